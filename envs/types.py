@@ -2,9 +2,10 @@
 
 One sample in miniature::
 
-    Question(id="recite-0001", text="《刑法》第二百六十四条的内容是什么？", answer="盗窃公私财物…", grader="rouge_l")
+    Question(id="recite-0001", text="《刑法》第二百六十四条的内容是什么？", answer="盗窃…", grader="rouge_l")
     Turn(index=0, completion=Completion(text='<think>…</think><search>{"source": "statute", …}</search>'),
-         action=Statute(query="刑法第二百六十四条", …), result=SearchResult(status="ok", …), observation="<information>…")
+         action=Statute(query="刑法第二百六十四条", …), result=SearchResult(status="ok", …),
+         observation="<information>…")
     Turn(index=1, completion=Completion(text="<think>…</think><answer>盗窃公私财物…</answer>"), action=Stop(answer=…))
     Rollout(question=…, turns=(…, …), stop_reason=StopReason.ANSWER, answer="盗窃公私财物…")
 """
@@ -127,7 +128,7 @@ class Provenance(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a policy wrote in one turn. `token_ids` and `logprobs` have equal length, or are empty for text-only policies."""
+    """What a policy wrote in one turn. `token_ids` and `logprobs` have one length (0 for text-only policies)."""
 
     text: str
     token_ids: tuple[int, ...] = ()
@@ -199,7 +200,7 @@ class Rollout:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Evidence that the environment inserted, in order, without repeats. The policy's own text is never evidence."""
+        """Evidence the environment inserted, in order, without repeats. The policy's own text is never evidence."""
         seen: dict[str, Evidence] = {}
         for turn in self.turns:
             for unit in turn.result.evidence if turn.result else ():
