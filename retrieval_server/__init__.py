@@ -1,0 +1,1 @@
+"""The Legal Assistant as a service: indexes, fusion, rerank, precedent selection, briefs and HTTP."""

@@ -1,0 +1,1 @@
+"""The trained Lawyer behind an endpoint."""
