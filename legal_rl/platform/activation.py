@@ -1,0 +1,20 @@
+"""Decides whether the CPU platform is on: never on a machine with a working CUDA, never against VERL_PLATFORM."""
+
+from __future__ import annotations
+
+import os
+
+PLATFORM_NAME = "cpu"
+
+
+def cpu_platform_active() -> bool:
+    """True when verl and vLLM run on the CPU here.
+
+    `VERL_PLATFORM`, verl's own switch, decides when it is set; otherwise the absence of CUDA does.
+    """
+    chosen = os.environ.get("VERL_PLATFORM", "").strip().lower()
+    if chosen:
+        return chosen == PLATFORM_NAME
+    import torch
+
+    return not torch.cuda.is_available()
