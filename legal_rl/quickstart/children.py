@@ -1,0 +1,138 @@
+"""Child processes of a run: heavy stages and the retrieval server, which never outlive their parent.
+
+Each heavy stage has a process of its own, so that its memory and its threads are gone when it is done. On Linux the
+kernel is asked to end the children when the parent dies, however it dies (kill -9 included).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from legal_rl.errors import StageError
+
+PR_SET_PDEATHSIG = 1
+GRACE_S = 20.0
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before exec: SIGTERM when the parent goes. Linux only; elsewhere a no-op."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def start(
+    arguments: Sequence[str], log: Path | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `python -m <arguments>`; output goes to `log` (appended), or to this terminal."""
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+    command = [sys.executable, "-m", *arguments]
+    if log is None:
+        return subprocess.Popen(command, env=env, preexec_fn=_die_with_parent)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=env,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,
+        )
+
+
+def wait(process: subprocess.Popen[bytes], tick: Callable[[], None] | None = None, interval_s: float = 0.5) -> int:
+    """Wait for a child, calling `tick` now and then; a Ctrl-C here ends the child first."""
+    try:
+        while True:
+            try:
+                return process.wait(timeout=interval_s)
+            except subprocess.TimeoutExpired:
+                if tick is not None:
+                    tick()
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a child: SIGTERM, then SIGKILL after a grace time. Nothing happens when it is gone already."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def run(
+    arguments: Sequence[str],
+    log: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    tick: Callable[[], None] | None = None,
+) -> None:
+    """Run a child to its end.
+
+    Raises:
+        StageError: it ended with another code than 0; the text holds the last telling line of its log.
+    """
+    code = wait(start(arguments, log, environment), tick)
+    if code != 0:
+        where = f"; see {log}" if log else ""
+        raise StageError(f"{' '.join(arguments[:2])} ended with exit code {code}{last_error(log)}{where}")
+
+
+def last_error(log: Path | None) -> str:
+    """The last line of a log that looks like an error, for the one-line message; empty when there is none."""
+    if log is None or not log.exists():
+        return ""
+    with log.open("rb") as handle:
+        handle.seek(max(0, log.stat().st_size - 64_000))
+        lines = handle.read().decode("utf-8", errors="replace").splitlines()
+    telling = [line.strip() for line in lines if "error" in line.lower() and not line.startswith(" ")]
+    return f": {telling[-1][:300]}" if telling else ""
+
+
+@contextmanager
+def background(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child for as long as the block runs (the retrieval server beside training)."""
+    process = start(arguments, log, environment)
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that was free a moment ago."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_line(path: Path, needle: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait until a log holds a text.
+
+    Raises:
+        StageError: the process ended, or the time passed.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if path.exists() and needle in path.read_text(encoding="utf-8", errors="replace"):
+            return
+        if process.poll() is not None:
+            raise StageError(f"process ended with exit code {process.returncode}{last_error(path)}; see {path}")
+        time.sleep(0.1)
+    raise StageError(f"nothing heard within {timeout_s:.0f} s; see {path}")
