@@ -14,7 +14,7 @@ from legal_rl.cluster.layout import Layout
 GIB = 2**30
 TRAIN_BYTES, REFERENCE_BYTES, ROLLOUT_BYTES = 16, 2, 2
 ACTIVATION_GIB_PER_BILLION = 0.8
-"""Activations and workspace with gradient checkpointing at a few thousand tokens per micro-batch: a coarse allowance."""
+"""Activations and workspace with gradient checkpointing, a few thousand tokens per micro-batch: a coarse allowance."""
 
 
 @dataclass(frozen=True, slots=True)
