@@ -72,6 +72,8 @@ class Article(_Record):
     article_no: int | None = None
     article_sub: int = 0
     article_label: str = ""
+    status: str = ""
+    """What the source says of this version, such as 现行有效, 已废止, 历史版本; empty where it does not tell."""
     text: str
 
 
