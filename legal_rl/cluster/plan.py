@@ -116,7 +116,7 @@ def _memory_problems(layout: Layout, shares: list[Share], rollout_memory_fractio
     if weights_gib > rollout_memory_fraction * capacity:
         problems.append(
             f"the rollout share of {rollout_memory_fraction * capacity:.1f} GiB does not hold the policy's "
-            f"{weights_gib:.1f} GiB of weights; raise grpo.rollout_memory_fraction"
+            f"{weights_gib:.1f} GiB of weights; raise grpo.vllm_memory"
         )
     for name, place in layout.services.items():
         need = place.billions_of_parameters * 1e9 * ROLLOUT_BYTES / GIB

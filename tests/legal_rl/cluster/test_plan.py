@@ -46,7 +46,7 @@ def test_a_model_too_big_for_one_gpu_is_refused():
 
 def test_a_rollout_share_smaller_than_the_weights_is_refused():
     result = plan(PAPER, 30, 8, 0.05)
-    assert any("rollout_memory_fraction" in p for p in result.problems)
+    assert any("vllm_memory" in p for p in result.problems)
 
 
 def test_a_group_of_one_is_refused():
