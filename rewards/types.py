@@ -16,6 +16,8 @@ class RewardTerm:
     value: float
     valid: bool = True
     reason: str = ""
+    applies: bool = True
+    """False when the question offers nothing to measure with (no reference): the term's weight is then 0."""
 
 
 @dataclass(frozen=True, slots=True)
