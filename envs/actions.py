@@ -1,10 +1,11 @@
 """The Lawyer's actions as text (paper, sections 3.1 and 3.2.1): the one parser and its inverse.
 
-    parse_action('<think>缺条文</think><search>{"source": "statute", "query": "刑法第264条", "intent": "条文"}</search>')
-    -> Statute(query="刑法第264条", intent="条文", thought="缺条文")
+    parse_action('<think>缺条文</think><search>{"source": "statute", "query": "刑法第264条"}</search>')
+    -> Statute(query="刑法第264条", thought="缺条文")
 
-A turn is one optional think block and exactly one action. Harmless slips of form are forgiven, doubts about meaning are not:
-what cannot be read becomes `Malformed` with the reason that the correction tells the policy. Nothing here raises on any text.
+A turn is one optional think block and exactly one action. Harmless slips of form are forgiven, doubts about meaning
+are not: what cannot be read becomes `Malformed` with the reason that the correction tells the policy. `parse_action`
+raises on no text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from envs.types import Action, Malformed, Precedent, Statute, Stop
 from retrieval_server.types import MAX_QUERY_CHARS, Source
 
 Dialect = Literal["tags", "tool_call"]
-"""`tags`: the paper's XML-like tags. `tool_call`: Qwen3's native function calls for searches; answers keep their tag."""
+"""`tags`: the paper's XML-like tags. `tool_call`: Qwen3's function calls for searches; answers keep their tag."""
 
 _TAG = re.compile(r"[<＜]\s{0,3}(/?)\s{0,3}(think|search|answer|information|tool_call|tool_response)\s{0,3}[>＞]", re.I)
 _FIELDS = ("source", "query", "intent", "circumstances", "charge")
@@ -66,10 +67,8 @@ def parse_action(text: str, dialect: Dialect = "tags") -> Action:
 
 def is_closed(text: str) -> bool:
     """True when the turn's last tag closes an action: a completion cut by the token limit after that lost nothing."""
-    last = None
-    for last in _TAG.finditer(text):
-        pass
-    return last is not None and last.group(1) == "/" and last.group(2).lower() in ("search", "answer", "tool_call")
+    tags = [(tag.group(1), tag.group(2).lower()) for tag in _TAG.finditer(text)]
+    return bool(tags) and tags[-1] in (("/", "search"), ("/", "answer"), ("/", "tool_call"))
 
 
 def render_action(action: Statute | Precedent | Stop, dialect: Dialect = "tags") -> str:

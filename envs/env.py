@@ -1,4 +1,4 @@
-"""The environment of one rollout: opening messages, one step per action, evidence as observations (paper, section 3.1)."""
+"""The environment of one rollout: opening messages, then one observation per action (paper, section 3.1)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class LegalEnv:
             last_turn_next: append the notice that the next turn is the last one.
 
         Raises:
-            retrieval_server.errors.RetrievalError: the Assistant failed or was too slow; an outage is never an empty result.
+            retrieval_server.errors.RetrievalError: the Assistant failed or was too slow; never an empty result.
         """
         if isinstance(action, Malformed):
             result, text = None, fill("correction", reason=action.reason)

@@ -1,7 +1,8 @@
 """A forgiving reader for the small JSON objects that language models write.
 
-Strict JSON is tried first. What fails is read again with the slips that do not change the meaning: code fences, full-width quotes,
-colons, commas and braces, single quotes, trailing commas, a missing closing brace at the very end. One pass, linear time.
+Strict JSON is tried first. What fails is read again with the slips that do not change the meaning: code fences,
+full-width quotes, colons, commas and braces, single quotes, trailing commas, a missing closing brace at the very end.
+One pass, linear time.
 """
 
 from __future__ import annotations

@@ -1,13 +1,27 @@
-"""Who plays the Lawyer: the policy protocol and the two policies that need no model on this machine."""
+"""Who plays the Lawyer: the policy protocol, and the two policies that need no model on this machine.
+
+policy = OpenAIPolicy(ChatEndpoint(base_url="http://127.0.0.1:8000/v1", model="legal-r1"))
+rollout = await run_rollout(question, policy, LegalEnv(retriever))
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from envs.tokens import Dialogue
+from pydantic import BaseModel, ConfigDict, Field
+
+from envs.errors import PolicyError
+from envs.tokens import TOOL_ROLE, Dialogue
 from envs.types import Completion
+from retrieval_server.loops import PerLoop
+
+if TYPE_CHECKING:
+    import openai
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +39,8 @@ class Budget:
 class Policy(Protocol):
     """Writes the Lawyer's next turn.
 
-    Token policies continue `dialogue.token_ids` (a `TokenDialogue`) and return the sampled ids with the end-of-turn token;
-    text policies read `dialogue.messages` and return text only.
+    Token policies continue `dialogue.token_ids` (a `TokenDialogue`) and return the sampled ids with the
+    end-of-turn token; text policies read `dialogue.messages` and return text only.
 
     Raises:
         envs.errors.PolicyError: the policy could not be asked.
@@ -47,3 +61,98 @@ class ScriptedPolicy:
     async def act(self, dialogue: Dialogue, budget: Budget) -> Completion:
         self.budgets.append(budget)
         return self.turns[min(len(self.budgets), len(self.turns)) - 1]
+
+
+class ChatEndpoint(BaseModel):
+    """An OpenAI-compatible endpoint that plays the Lawyer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base_url: str
+    """Root of the API, with `/v1`."""
+    model: str
+    api_key_env: str = "LEGAL_RL_POLICY_API_KEY"
+    """Environment variable that holds the key; unset = no key, as local servers want it."""
+    temperature: float = Field(default=0.0, ge=0)
+    request_timeout_s: float = Field(default=60.0, gt=0)
+    """Of one attempt; a turn with all its retries is bounded by the rollout's deadline."""
+    max_retries: int = Field(default=3, ge=0)
+    extra_body: dict[str, object] = Field(default_factory=dict)
+
+
+class OpenAIPolicy:
+    """Plays the Lawyer through a chat endpoint; retries connection errors, 429 and 5xx.
+
+    The environment's messages go out as user turns in `<tool_response>` tags, which is how Qwen3's template writes
+    tool messages and what every other server accepts.
+    """
+
+    def __init__(self, endpoint: ChatEndpoint) -> None:
+        self.endpoint = endpoint
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(partial(_make_client, endpoint))
+
+    async def act(self, dialogue: Dialogue, budget: Budget) -> Completion:
+        """One chat completion; raises `PolicyError` when the endpoint fails or is too slow."""
+        import openai
+
+        try:
+            async with asyncio.timeout(max(budget.deadline_s, 0.01)):
+                answer = await self._clients.get().chat.completions.create(
+                    model=self.endpoint.model,
+                    messages=chat_messages(dialogue.messages),  # type: ignore[arg-type]
+                    max_tokens=budget.max_tokens,
+                    temperature=self.endpoint.temperature,
+                    extra_body=dict(self.endpoint.extra_body) or None,
+                )
+        except TimeoutError as error:
+            raise PolicyError(f"{self._where()} gave no answer within {budget.deadline_s:.1f} s") from error
+        except (openai.OpenAIError, ValueError) as error:
+            raise PolicyError(f"{self._where()} failed: {' '.join(str(error).split())[:300]}") from error
+        return self._completion(answer)
+
+    async def aclose(self) -> None:
+        """Close the running event loop's connections."""
+        if client := self._clients.pop():
+            await client.close()
+
+    def _completion(self, answer: Any) -> Completion:
+        choices = getattr(answer, "choices", None)
+        if not choices or choices[0].message is None:
+            raise PolicyError(f"{self._where()} sent an answer without choices")
+        message = choices[0].message
+        thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+        text = (f"<think>{thought}</think>" if thought else "") + (message.content or "")
+        for call in message.tool_calls or ():
+            arguments = call.function.arguments or "{}"
+            text += f'<tool_call>\n{{"name": "{call.function.name}", "arguments": {arguments}}}\n</tool_call>'
+        return Completion(text=text, finish_reason="length" if choices[0].finish_reason == "length" else "stop")
+
+    def _where(self) -> str:
+        return f"policy {self.endpoint.model} at {self.endpoint.base_url}"
+
+
+def chat_messages(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Messages for a chat endpoint: tool messages as user turns, as Qwen3's template writes them."""
+    return [
+        {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
+        if message["role"] == TOOL_ROLE
+        else {"role": message["role"], "content": message["content"]}
+        for message in messages
+    ]
+
+
+def _make_client(endpoint: ChatEndpoint) -> openai.AsyncOpenAI:
+    import httpx
+    import openai
+
+    host = httpx.URL(endpoint.base_url).host
+    local = host in ("localhost", "::1") or host.startswith("127.")
+    return openai.AsyncOpenAI(
+        base_url=endpoint.base_url,
+        api_key=os.environ.get(endpoint.api_key_env) or "none",
+        timeout=endpoint.request_timeout_s,
+        max_retries=endpoint.max_retries,
+        http_client=openai.DefaultAsyncHttpxClient(trust_env=False)
+        if local
+        else None,  # loopback never goes through a proxy
+    )

@@ -1,4 +1,4 @@
-"""Rollouts and questions as JSON Lines: one self-contained object a line, safe to append to and to read while it is written.
+"""Rollouts and questions as JSON Lines: one self-contained object a line, safe to append to and to read meanwhile.
 
 with RolloutWriter(path) as writer:
     writer.write(rollout)
@@ -111,9 +111,9 @@ def read_questions(path: Path) -> Iterator[Question]:
 
 
 class RolloutWriter:
-    """Appends rollouts to a JSON Lines file, each line written in one call and flushed, so a reader never sees half of one.
+    """Appends rollouts to a JSON Lines file, each line flushed, so that a killed run loses at most the line in work.
 
-    Opening a file whose last line is torn (a killed writer) first ends that line away, so that appending stays readable.
+    Opening a file whose last line is torn (a killed writer) first cuts that line off, so that the file stays readable.
     """
 
     def __init__(self, path: Path) -> None:

@@ -3,7 +3,8 @@
     render_result(SearchResult(status="ok", evidence=(…,)), chars=80, style="compact")
     -> "<information>\\n[1] law/刑法@2023-12-29#264 《刑法》第二百六十四条\\n盗窃公私财物，…\\n</information>"
 
-Everything between the information tags is evidence for the masks; the tags cannot occur inside, whatever the corpus holds.
+Everything between the information tags is evidence for the masks; the tags cannot occur inside, whatever the corpus
+holds.
 """
 
 from __future__ import annotations

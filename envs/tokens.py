@@ -1,15 +1,16 @@
 """Token in, token out: the dialogue as the ids that were sampled, never decoded and tokenised again.
 
-A dialogue starts as the chat template's prompt, then grows by two kinds of segment: what the policy sampled, taken as it is, and what
-the environment says, tokenised from exactly the text that the chat template puts between two assistant turns::
+A dialogue starts as the chat template's prompt, then grows by two kinds of segment: what the policy sampled, taken as
+it is, and what the environment says, tokenised from exactly the text that the chat template puts between two turns::
 
     dialogue = TokenDialogue(tokenizer, [{"role": "system", …}, {"role": "user", …}])
     dialogue.add_policy(Completion(text="<search>…</search>", token_ids=(…, IM_END), logprobs=(…)), turn=0)
     dialogue.add_environment("<information>…</information>", turn=0)
     dialogue.record()   # TokenRecord: provenance, turn, logprobs, evidence flags
 
-Segments meet at special tokens only, so for turns that end with the end-of-turn token the ids equal those of the template over the whole
-conversation (`template_messages`). SFT data goes through the same code (`record_from_messages`), so its tokens are the rollout's.
+Segments meet at special tokens only, so for turns that end with the end-of-turn token the ids equal those of the
+template over the whole conversation (`template_messages`). SFT data goes through the same code
+(`record_from_messages`), so its tokens are the rollout's.
 """
 
 from __future__ import annotations
@@ -191,9 +192,9 @@ class TokenDialogue:
     def template_messages(self) -> list[dict[str, str]]:
         """Messages for which the chat template itself reproduces this record's ids.
 
-        Templates of the Qwen3 kind rebuild think blocks from the text: they take the first think block of an earlier turn apart and add
-        newlines, and drop an empty one. An explicit empty `reasoning_content` makes them leave earlier turns as they are.
-        Of the last turn the template always writes a think block, so it must be one in Qwen3's own form to be reproduced.
+        Templates of the Qwen3 kind rebuild the think block of an earlier turn with their own newlines, and drop an
+        empty one. An explicit empty `reasoning_content` makes them leave earlier turns as they are. Of the last turn
+        the template always writes a think block, so that one must have Qwen3's own form to be reproduced.
         """
         messages = [dict(message) for message in self.messages]
         turns = [message for message in messages if message["role"] == "assistant"]
@@ -237,7 +238,7 @@ class TokenDialogue:
         return ids[0], tail.removeprefix(self._turn_end_text)
 
     def _generation_prefix(self, opening: str) -> str:
-        """The part of the generation prompt that belongs to the assistant's content: an empty think block or nothing."""
+        """The part of the generation prompt that is the assistant's content: an empty think block or nothing."""
         block = "<think>\n\n</think>\n\n"
         return block if opening.endswith(block) else ""
 

@@ -1,6 +1,7 @@
 """Rollout -> named terms -> total: R = w1·acc + w2·align + w3·gain + w4·query + fmt + bonus − ρ (paper, section 3.3).
 
-A rollout that an outage ended, or a term whose judge failed, makes the breakdown invalid: it is dropped and counted, never scored zero.
+A rollout that an outage ended, or a term whose judge failed, makes the breakdown invalid: it is dropped and counted,
+never scored zero.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """R_query: are the searches good questions to their source (paper, section 3.3; weight w4).
 
-Read from the structured actions and results, never from rendered text. Each search earns a quarter for each of: readable and within
-length, the right kind of thing for its source, no repeat, at least one new evidence unit above the score floor.
+Read from the structured actions and results, never from rendered text. Each search earns a quarter for each of:
+readable and within length, the right kind of thing for its source, no repeat, at least one new evidence unit above the
+score floor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What the paper's published code computes, quirks included, for comparison only (preset `released`).
 
-Format terms add up to 1.0 and half of that needs a search; R_query never matches its marker and is 0; information tags in the policy's
-own text count as evidence; ρ is 3e-6 per character; an outage scores zero instead of dropping the rollout.
+Format terms add up to 1.0 and half of that needs a search; R_query never matches its marker and is 0; information tags
+in the policy's own text count as evidence; ρ is 3e-6 per character; an outage scores zero instead of dropping the
+rollout.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _POINT = "\ue000"  # a private character that stands for a decimal point while p
 
 @lru_cache(maxsize=65_536)
 def normalise(text: str) -> str:
-    """Fold width and case, write numerals before a unit as digits, drop lead-ins, blanks and punctuation. Idempotent."""
+    """Fold width and case, write numerals before a unit as digits, drop lead-ins, blanks, punctuation. Idempotent."""
     folded = unicodedata.normalize("NFKC", text).casefold().strip()
     folded = _LEAD_IN.sub("", folded)
     folded = "".join(ch for ch in _INNER_POINT.sub(_POINT, folded) if ch == _POINT or _kept(ch))
