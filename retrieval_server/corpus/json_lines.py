@@ -80,7 +80,9 @@ def _article(path: Path, number: int, record: dict[str, Any]) -> Article:
         if not isinstance(record.get(name, "") or "", str):
             raise CorpusError(f"{path}, line {number}: field {name!r} must be a text")
     if record["kind"] not in KIND_PREFIX:
-        raise CorpusError(f"{path}, line {number}: field 'kind' is {record['kind']!r}, not one of {', '.join(KIND_PREFIX)}")
+        raise CorpusError(
+            f"{path}, line {number}: field 'kind' is {record['kind']!r}, not one of {', '.join(KIND_PREFIX)}"
+        )
     return Article(
         **{name: record[name] for name in _TEXT_FIELDS},
         **{name: record.get(name) or "" for name in _OPTIONAL_TEXT if name != "law_key"},
@@ -108,4 +110,6 @@ def _date(path: Path, number: int, record: dict[str, Any], name: str) -> str | N
     try:
         return date.fromisoformat(value).isoformat()
     except (TypeError, ValueError) as error:
-        raise CorpusError(f"{path}, line {number}: field {name!r} must be a date YYYY-MM-DD, found {value!r}") from error
+        raise CorpusError(
+            f"{path}, line {number}: field {name!r} must be a date YYYY-MM-DD, found {value!r}"
+        ) from error

