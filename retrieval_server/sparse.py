@@ -113,6 +113,7 @@ def _keep_compiled() -> None:
     try:
         from bm25s.numba import retrieve_utils
 
-        retrieve_utils._retrieve_internal_jitted_serial.enable_caching()
-    except (ImportError, AttributeError, RuntimeError) as error:
+        search: Any = retrieve_utils._retrieve_internal_jitted_serial
+        search.enable_caching()
+    except (ImportError, AttributeError, RuntimeError, OSError) as error:
         _LOG.debug("numba cache stays off: %s", error)

@@ -1,4 +1,4 @@
-"""Intent-aware statute search (paper, section 3.2.2): cited articles, then BM25 and dense fused, in force, reranked by the intent.
+"""Intent-aware statute search (paper, section 3.2.2): cited articles, BM25 and dense fused, reranked by the intent.
 
 query ── citations ──> rank 1..            query ── BM25 + dense ── in force on as_of ──> fused
 fused ── similarity to "intent query" ──> joined with the fused ranking ──> evidence with version notes
@@ -20,7 +20,7 @@ from retrieval_server.types import Article, Evidence, SearchQuery, Source
 from retrieval_server.validity import validity_note
 
 if TYPE_CHECKING:
-    from retrieval_server.index import LegalIndex
+    from retrieval_server.legal_index import LegalIndex
 
 RERANK_DEPTH = 30
 """Candidates that the intent may reorder; at least top_k."""
@@ -65,7 +65,7 @@ class StatuteSearcher:
         return [self.evidence(query, found[: query.top_k]) for query, found in zip(queries, ranked, strict=True)]
 
     def candidates(self, queries: Sequence[SearchQuery], n: int) -> list[list[StatuteCandidate]]:
-        """At most `n` articles for each query: cited ones first, then the hybrid ranking of those in force on `as_of`."""
+        """At most `n` articles for each query: cited ones first, then the hybrid ranking of those in force that day."""
         by_day: dict[date, list[int]] = defaultdict(list)
         for position, query in enumerate(queries):
             by_day[query.as_of or date.today()].append(position)

@@ -1,7 +1,7 @@
 """Which version of a norm governs on a given day (decisions.md, "Temporal validity").
 
-Sources often give a law's **first** effective date with its latest text (Criminal Law: text of 2020, in force since 1997). The day a version
-starts to govern is therefore the later of its effective date and its version date.
+Sources often give a law's **first** effective date with its latest text (Criminal Law: text of 2020, in force since
+1997). The day a version starts to govern is therefore the later of its effective date and its version date.
 """
 
 from __future__ import annotations

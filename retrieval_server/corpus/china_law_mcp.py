@@ -3,10 +3,11 @@
 What the file needs before it can be searched (all seen in version 0.1.1):
 
 * The consolidated Criminal Law is marked 已被修改 (a later amendment is not merged in); it is still the text to use.
-* `effective_date` is often that of a law's **first** version. A version starts on the later of its version date and effective date, and
-  where an amendment or an amending decision of the same day says when it takes effect, on that day.
-* Repealed laws carry no day of repeal: it is read from the closing article of the law that repeals them, else the day of the file is taken.
-* Articles 之一, 条目三 (item of an amendment) and 全文 (short norm without articles); one decision repeats article numbers.
+* `effective_date` is often that of a law's **first** version. A version starts on the later of its version date and
+  effective date, and where an amendment or an amending decision of the same day says when it takes effect, on that day.
+* Repealed laws carry no day of repeal: it is read from the closing article of the law that repeals them, else the day
+  of the newest norm in the file is taken.
+* Articles 之一, 条目三 (item of an amendment), 全文 (short norm without articles); one decision repeats its numbers.
 """
 
 from __future__ import annotations

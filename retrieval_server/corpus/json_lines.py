@@ -1,7 +1,8 @@
 """K_norm from JSON Lines, plain or gzip'd: one article per line with the fields of `Article`.
 
-Two more fields are understood: `superseded_by` (title that replaced this one) and `is_latest` (false for an older version). Both say that
-the text is not in force any more; where no later version in the file tells the day, the day is taken as unknown and the version as ended.
+Two more fields are understood: `superseded_by` (title that replaced this one) and `is_latest` (false for an older
+version). Both say that the text is not in force any more; where no later version in the file tells the day it ended,
+the version counts as ended from its start: searches leave it out, citations still find it.
 """
 
 from __future__ import annotations

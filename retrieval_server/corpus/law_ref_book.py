@@ -89,7 +89,7 @@ def _read_file(root: Path, path: Path) -> list[Article]:
 
 
 def _split_header(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Header (title and dates) and body; without the marker the header ends before the first article or second heading."""
+    """Header (title and dates) and body; without the marker the first article or second heading starts the body."""
     for index, line in enumerate(lines):
         if line.strip() == _INFO_END:
             return lines[:index], lines[index + 1 :]
