@@ -59,9 +59,9 @@ QUICKSTART_CONFIG = EnvConfig(
     top_k=2,
     evidence_chars=80,
     evidence_style="compact",
-    max_response_tokens=512,
+    max_response_tokens=768,
     max_turn_tokens=128,
-    forced_answer_tokens=64,
+    forced_answer_tokens=128,
     system_prompt="lawyer_system_compact",
 )
 """Short samples for the tiny policy of the quickstart."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 from envs.env import LegalEnv, Observation
-from envs.errors import PolicyError
+from envs.errors import EnvStateError, PolicyError
 from envs.policy import Budget, Policy
 from envs.tokens import Dialogue, TextDialogue, TokenDialogue, Tokenizer
 from envs.types import Action, Completion, Malformed, Question, Rollout, Stop, StopReason, Turn
@@ -35,18 +35,22 @@ async def run_rollout(question: Question, policy: Policy, env: LegalEnv, tokeniz
     episode = _Episode.open(question, policy, env, tokenizer)
     error = ""
     try:
-        async with asyncio.timeout(env.config.deadline_s):
+        async with asyncio.timeout(env.config.deadline_s) as deadline:
             stop_reason = await _converse(episode)
     except RetrievalError as failure:
         stop_reason, error = StopReason.RETRIEVAL_ERROR, str(failure)
     except PolicyError as failure:
         stop_reason, error = StopReason.POLICY_ERROR, str(failure)
-    except TimeoutError:
-        stop_reason, error = StopReason.DEADLINE, f"no end within {env.config.deadline_s:g} s"
+    except TimeoutError as failure:
+        if not deadline.expired():  # the policy's own time-out, not the rollout's
+            stop_reason, error = StopReason.POLICY_ERROR, f"the policy timed out: {failure}"
+        else:
+            stop_reason, error = StopReason.DEADLINE, f"no end within {env.config.deadline_s:g} s"
     return episode.finish(stop_reason, error)
 
 
 async def _converse(episode: _Episode) -> StopReason:
+    episode.check_reserve()
     limit = episode.env.config.max_turns
     for index in range(limit):
         if episode.free_tokens() < 1:
@@ -54,11 +58,10 @@ async def _converse(episode: _Episode) -> StopReason:
         await episode.act(episode.free_tokens())
         if isinstance(episode.action, Stop):
             return StopReason.ANSWER
-        if index == limit - 1:
-            break
-        if not await _observe(episode, last_turn_next=index == limit - 2):
+        if index < limit - 1 and not await _observe(episode, last_turn_next=index == limit - 2):
             return await _forced_answer(episode, StopReason.LENGTH)
-    return await _forced_answer(episode, StopReason.MAX_TURNS)
+    out_of_tokens = episode.free_tokens() < 1
+    return await _forced_answer(episode, StopReason.LENGTH if out_of_tokens else StopReason.MAX_TURNS)
 
 
 async def _observe(episode: _Episode, last_turn_next: bool) -> bool:
@@ -114,6 +117,17 @@ class _Episode:
             thinking = env.config.enable_thinking
             dialogue = TokenDialogue(tokenizer, messages, enable_thinking=thinking, tools=env.tools)
         return cls(question, policy, env, dialogue, started)
+
+    def check_reserve(self) -> None:
+        """The forced answer must fit: its question and at least one token of an answer.
+
+        Raises:
+            EnvStateError: the reserve is too small for this tokenizer.
+        """
+        reserve = self.env.config.forced_answer_tokens
+        needed = self.dialogue.size(self.env.forced_answer_text()) + 2  # a missing end of turn, and one token
+        if reserve < needed:
+            raise EnvStateError(f"forced_answer_tokens is {reserve}, but asking for an answer takes {needed}: raise it")
 
     def free_tokens(self) -> int:
         return self.env.config.free_tokens - self.dialogue.used

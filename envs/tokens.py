@@ -216,9 +216,12 @@ class TokenDialogue:
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         spans, at = [], 0
         for content in contents:
-            at = text.index(content, at)
-            spans += [(at + start, at + end) for start, end in evidence_spans(content)]
-            at += len(content)
+            found = text.find(content, at)
+            if found < 0:  # a template that rewrites the message: better too much masked than too little
+                spans += [(0, len(text))] if evidence_spans(content) else []
+                continue
+            spans += [(found + start, found + end) for start, end in evidence_spans(content)]
+            at = found + len(content)
         flags = [any(s < end and e > start for start, end in spans) for s, e in encoded["offset_mapping"]]
         return list(encoded["input_ids"]), flags
 
