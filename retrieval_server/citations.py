@@ -48,18 +48,26 @@ class Citation:
 _N = rf"[{NUMERAL_CHARS}]{{1,12}}"
 _ARTICLE = rf"(?:第?({_N})条之({_N})|第?({_N})之({_N})条|第({_N})-(\d{{1,2}})条|第?({_N})条)"
 _HEAD = re.compile(_ARTICLE)
-_SHARED = re.compile(rf"第?({_N})(?=(?:[、,]|和|及|与|或|至|到)第?{_N}(?:条|[、,]|和|及|与|或|至|到))")
+_SEPARATOR = r"(?:[、,]|和|及|与|或|至|到)"
+_SHARED = re.compile(rf"第?({_N})(?=(?:{_SEPARATOR}第?{_N}){{1,30}}条)")
+"""A number that shares the 条 of a later one: 第三、四条."""
 _JOIN = re.compile(r"(?:[、,]|以及|和|及|与|或者?)?(?=第)|[、,]|以及|和|及|与|或者?")
 _RANGE = re.compile(r"(?:至|到|-|—+|~)")
 _PARAGRAPH = re.compile(rf"第?({_N})款")
 _ITEM = re.compile(rf"第?\(?({_N})\)?项")
 _CONTEXT_LAW = re.compile(r"(?:本|该|同|此|上述|前述)(?:法典?|条例|规定|解释|办法|规则)$")
 _RELATIVE = re.compile(r"前条|本条|该条|前款|本款")
+_START = re.compile(rf"{_RELATIVE.pattern}|{_SHARED.pattern}|{_ARTICLE}")
+_AND = re.compile(r"[、,]|和|及|与|或者?|以及")
+_ISSUER = re.compile(r"最高人民(?:法院|检察院)|全国人民代表大会|国务院")
+_DROPPED = str.maketrans("", "", "()[]【】\\")
 _TITLE_TAIL = re.compile(
-    r"[\u4e00-\u9fff（）()〇0-9年、]{1,60}?(?:法典|基本法|法|条例|规定|办法|解释|规则|细则|决定|修正案|意见|批复)(?:\([一二三四五六七八九十0-9年]{1,6}\))?$"
+    r"[\u4e00-\u9fff()〇0-9、]{1,80}(?:法典|法|条例|规定|办法|解释|规则|细则|决定|修正案|意见|批复)"
+    r"(?:\([一二三四五六七八九十0-9年]{1,6}\)|[一二三四五六七八九十]{1,2}|\d{4}年?)?"
 )
+_SENTENCE_END = re.compile(r"[，。；：？！,;:?!…]")
 _TITLE_BREAK = re.compile(
-    r"[，。；：？！,;:?!\n…]|根据|依照|依据|按照|违反|适用|参照|符合|触犯|构成|请问|什么是|以及|关于(?!.*(?:规定|解释|决定|意见|批复|办法))|我国|中国的|的是|查询|查找|检索|搜索|结合|比较"
+    r"根据|依照|依据|按照|违反|适用|参照|符合|触犯|构成|请问|什么是|以及|关于|我国|中国的|的是|查询|查找|检索|搜索|结合|比较"
 )
 _BARE_YEAR = re.compile(r"\((?:19|20)\d{2}年?\)$")
 
@@ -78,28 +86,23 @@ def resolve_citations(text: str, titles: Mapping[str, str] | None = None) -> lis
     form = _Form.of(text[:MAX_TEXT_CHARS])
     found: list[Citation] = []
     position = 0
-    while match := _next(form.text, position):
+    while match := _START.search(form.text, position):
         batch, position = _read(form, match, known, found[-1] if found else None)
         found.extend(batch)
     return found
-
-
-def _next(text: str, position: int) -> re.Match[str] | None:
-    """The earliest place where a citation may start: an article, a list 第三、四条, or 前款."""
-    hits = [m for p in (_SHARED, _HEAD, _RELATIVE) if (m := p.search(text, position))]
-    return min(hits, key=lambda m: m.start(), default=None)
 
 
 def _read(
     form: _Form, match: re.Match[str], known: Mapping[str, str], last: Citation | None
 ) -> tuple[list[Citation], int]:
     """Reads the citation that starts at `match`; returns it (or nothing) and the offset to go on from."""
-    if match.re is _RELATIVE:
+    if _RELATIVE.fullmatch(match[0]):
         return _read_relative(form, match, last)
     title, key, start = _title_before(form, match.start(), known, last)
     numbers, end = _read_articles(form.text, match.start())
-    if not numbers or (not key and not form.text.startswith("第", match.start())):
-        return [], match.end()
+    if not numbers or (start == match.start() and not form.text.startswith("第", start)):
+        # 有三条规定: without 第 only a title right before makes it a citation.
+        return [], max(end, match.end())
     details, end = _read_details(form.text, end)
     span = form.span(start, end)
     cited = [Citation(title, key, no, sub, span=span) for no, sub in numbers]
@@ -134,11 +137,12 @@ def _read_articles(text: str, position: int) -> tuple[list[tuple[int, int]], int
     while True:
         head = _HEAD.match(text, position)
         shared = None if head else _SHARED.match(text, position)
-        pair = _pair(head) if head else (parse_number(shared[1]), 0) if shared else None
-        if pair is None or pair[0] is None:
+        found = head or shared
+        pair = _pair(found) if found else None
+        if found is None or pair is None:
             break
-        numbers += _between(numbers, (pair[0], pair[1])) if ranged else [(pair[0], pair[1])]
-        end = (head or shared).end()  # type: ignore[union-attr]
+        numbers += _between(numbers, pair) if ranged else [pair]
+        end = found.end()
         joint = _RANGE.match(text, end) or _JOIN.match(text, end)
         following = joint.end() if joint else end
         if joint is None or not (_HEAD.match(text, following) or _SHARED.match(text, following)):
@@ -167,7 +171,7 @@ def _read_details(text: str, position: int) -> tuple[list[tuple[int | None, int 
     pairs: list[tuple[int | None, int | None]] = []
     while True:
         start = position
-        if pairs and (joint := re.compile(r"[、,]|和|及|与|或者?|以及").match(text, position)):
+        if pairs and (joint := _AND.match(text, position)):
             start = joint.end()
         paragraph, item = _PARAGRAPH.match(text, start), _ITEM.match(text, start)
         if paragraph:
@@ -184,34 +188,42 @@ def _read_details(text: str, position: int) -> tuple[list[tuple[int | None, int 
 
 def _title_before(form: _Form, end: int, known: Mapping[str, str], last: Citation | None) -> tuple[str, str, int]:
     """(title as cited, law key, start) of the law named right before offset `end`, else of the context, else empty."""
-    text = form.text
-    stop = end - 1 if end and text[end - 1] in "的之" else end
-    year = _BARE_YEAR.search(text, max(0, stop - 8), stop)
-    for cut in (stop, year.start()) if year else (stop,):
-        for start in range(max(0, cut - MAX_TITLE_CHARS), cut - 1):
-            key = known.get(squash(text[start:cut]))
-            if key:
-                return form.original(start, cut), key, start
-    context = _CONTEXT_LAW.search(text, max(0, stop - 6), stop)
+    stop = end - 1 if end and form.text[end - 1] == "的" else end
+    context = _CONTEXT_LAW.search(form.text, max(0, stop - 6), stop)
     if context:
         return (last.law_title, last.law_key, context.start()) if last else ("", "", context.start())
-    return _unknown_title(form, stop, last, end)
+    year = _BARE_YEAR.search(form.text, max(0, stop - 8), stop)
+    cuts = (stop, year.start()) if year else (stop,)
+    starts = [(start, cut) for cut in cuts if (start := _quoted_or_known(form, cut, known)) is not None]
+    if not starts and (start := _unknown_title(form.text, stop)) is not None:
+        starts = [(start, stop)]
+    if not starts:
+        return (last.law_title, last.law_key, end) if last else ("", "", end)
+    start, cut = starts[0]
+    title = form.original(start, cut)
+    return title, known.get(squash(title)) or canonical_key(title), start
 
 
-def _unknown_title(form: _Form, stop: int, last: Citation | None, end: int) -> tuple[str, str, int]:
-    """A title no table knows: inside 《》, or a run of characters that ends like a title; else the law cited before."""
-    quoted = form.quoted_title(stop)
+def _quoted_or_known(form: _Form, cut: int, known: Mapping[str, str]) -> int | None:
+    """Start of the 《…》 that closes at `cut`, else of the longest known title that ends there."""
+    quoted = form.quoted_title(cut)
     if quoted is not None:
-        title = form.original(quoted, stop)
-        return title, canonical_key(title), quoted
-    window = max(0, stop - 60)
-    breaks = [m.end() for m in _TITLE_BREAK.finditer(form.text, window, stop)]
-    start = max([window, *breaks])
-    tail = _TITLE_TAIL.match(form.text[start:stop])
-    if tail and len(tail[0]) >= 2:
-        title = form.original(start, stop)
-        return title, canonical_key(title), start
-    return (last.law_title, last.law_key, end) if last else ("", "", end)
+        return quoted
+    window = form.text[max(0, cut - MAX_TITLE_CHARS) : cut]
+    for start in range(len(window) - 1):
+        if window[start:].translate(_DROPPED) in known:
+            return cut - len(window) + start
+    return None
+
+
+def _unknown_title(text: str, stop: int) -> int | None:
+    """Start of a run before `stop` that ends like a title: at its issuer, or after the last word no title holds."""
+    window = max(0, stop - MAX_TITLE_CHARS)
+    breaks = [m.end() for m in _SENTENCE_END.finditer(text, window, stop)]
+    window = max([window, *breaks])
+    issuers = [m.start() for m in _ISSUER.finditer(text, window, stop)]
+    start = issuers[-1] if issuers else max([window, *(m.end() for m in _TITLE_BREAK.finditer(text, window, stop))])
+    return start if _TITLE_TAIL.fullmatch(text, start, stop) else None
 
 
 _QUOTES = "《》〈〉<>「」“”\"'"

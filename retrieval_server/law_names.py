@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
+from importlib.resources import files
 
 STATE = "中华人民共和国"
 
@@ -17,6 +19,9 @@ VERSION_REMARK = re.compile(
 )
 """（2020修正）, (2018年修订), （修正）, [2023年版]. A bare year stays: 宪法修正案（1993年） is a title."""
 
+_STATE_OF_TITLE = re.compile(rf"(?:^|(?<=[《〈])){STATE}")
+_ISSUER = re.compile(r"^最高人民(?:法院|检察院)(?:、?[\u4e00-\u9fff]{2,8}[部院局会])*关于(?:适用|审理|办理)?")
+_FILLER = re.compile(r"若干问题的?|有关问题的?|应用法律|适用法律|具体|的(?=解释|规定)")
 _BRACKETS = re.compile(r"[《》〈〉<>「」“”\"'（）()\[\]【】\s\\]")
 
 ALIASES: dict[str, str] = {
@@ -82,47 +87,63 @@ ALIASES: dict[str, str] = {
     "大气法": "大气污染防治法",
     "固废法": "固体废物污染环境防治法",
     "人大组织法": "全国人民代表大会组织法",
-    "刑诉解释": "最高人民法院关于适用《中华人民共和国刑事诉讼法》的解释",
-    "刑诉法解释": "最高人民法院关于适用《中华人民共和国刑事诉讼法》的解释",
-    "刑事诉讼法解释": "最高人民法院关于适用《中华人民共和国刑事诉讼法》的解释",
-    "民诉解释": "最高人民法院关于适用《中华人民共和国民事诉讼法》的解释",
-    "民诉法解释": "最高人民法院关于适用《中华人民共和国民事诉讼法》的解释",
-    "民事诉讼法解释": "最高人民法院关于适用《中华人民共和国民事诉讼法》的解释",
-    "行诉解释": "最高人民法院关于适用《中华人民共和国行政诉讼法》的解释",
-    "行诉法解释": "最高人民法院关于适用《中华人民共和国行政诉讼法》的解释",
-    "行政诉讼法解释": "最高人民法院关于适用《中华人民共和国行政诉讼法》的解释",
+    "刑诉解释": "最高人民法院关于适用《刑事诉讼法》的解释",
+    "刑诉法解释": "最高人民法院关于适用《刑事诉讼法》的解释",
+    "刑事诉讼法解释": "最高人民法院关于适用《刑事诉讼法》的解释",
+    "民诉解释": "最高人民法院关于适用《民事诉讼法》的解释",
+    "民诉法解释": "最高人民法院关于适用《民事诉讼法》的解释",
+    "民事诉讼法解释": "最高人民法院关于适用《民事诉讼法》的解释",
+    "行诉解释": "最高人民法院关于适用《行政诉讼法》的解释",
+    "行诉法解释": "最高人民法院关于适用《行政诉讼法》的解释",
+    "行政诉讼法解释": "最高人民法院关于适用《行政诉讼法》的解释",
     "刑诉规则": "人民检察院刑事诉讼规则",
     "高检规则": "人民检察院刑事诉讼规则",
     "刑事诉讼规则": "人民检察院刑事诉讼规则",
     "民间借贷解释": "最高人民法院关于审理民间借贷案件适用法律若干问题的规定",
+    "刑法总则": "刑法",
+    "刑法分则": "刑法",
+    "民法典总则编": "民法典",
+    "民法典物权编": "民法典",
+    "民法典合同编": "民法典",
+    "民法典人格权编": "民法典",
+    "民法典婚姻家庭编": "民法典",
+    "民法典继承编": "民法典",
+    "民法典侵权责任编": "民法典",
+    "民间借贷司法解释": "最高人民法院关于审理民间借贷案件适用法律若干问题的规定",
     "民间借贷规定": "最高人民法院关于审理民间借贷案件适用法律若干问题的规定",
 }
 """Short forms -> law key."""
 
-_KNOWN = """
-宪法 刑法 民法典 刑事诉讼法 民事诉讼法 行政诉讼法 立法法 监察法 公司法 证券法 保险法 票据法
-海商法 商标法 专利法 著作权法 劳动法 劳动合同法 劳动争议调解仲裁法 社会保险法 工会法 仲裁法 公证法
-律师法 法官法 检察官法 行政处罚法 行政许可法 行政强制法 行政复议法 国家赔偿法 治安管理处罚法
-道路交通安全法 消防法 禁毒法 食品安全法 药品管理法 产品质量法 消费者权益保护法 反不正当竞争法
-反垄断法 广告法 价格法 电子商务法 网络安全法 数据安全法 个人信息保护法 反电信网络诈骗法 反家庭暴力法
-未成年人保护法 预防未成年人犯罪法 妇女权益保障法 老年人权益保障法 残疾人保障法 义务教育法 教育法
-教师法 高等教育法 土地管理法 农村土地承包法 城市房地产管理法 城乡规划法 建筑法 招标投标法 政府采购法
-企业破产法 商业银行法 反洗钱法 税收征收管理法 个人所得税法 企业所得税法 增值税法 环境保护法
-海洋环境保护法 大气污染防治法 水污染防治法 固体废物污染环境防治法 森林法 草原法 渔业法 野生动物保护法
-矿产资源法 传染病防治法 医师法 安全生产法 国家安全法 反间谍法 反恐怖主义法 保守国家秘密法 兵役法
-国防法 出境入境管理法 国籍法 护照法 居民身份证法 枪支管理法 社区矫正法 监狱法 人民警察法
-人民法院组织法 人民检察院组织法 人民陪审员法 村民委员会组织法 城市居民委员会组织法 选举法 公务员法
-档案法 统计法 会计法 审计法 证券投资基金法 信托法 合伙企业法 个人独资企业法 外商投资法 对外贸易法
-电子签名法 涉外民事关系法律适用法 人民调解法 法律援助法 生态环境法典 香港特别行政区基本法
-澳门特别行政区基本法 婚姻法 继承法 合同法 物权法 担保法 侵权责任法 收养法 民法通则 民法总则
-"""
-KNOWN_TITLES: tuple[str, ...] = tuple(_KNOWN.split())
-"""Common laws, repealed ones included, that a bare mention (without 《》) is recognised by when no index is at hand."""
+INTERPRETATIONS: tuple[str, ...] = (
+    "最高人民法院关于适用《民法典》总则编若干问题的解释",
+    "最高人民法院关于适用《民法典》物权编的解释（一）",
+    "最高人民法院关于适用《民法典》合同编通则若干问题的解释",
+    "最高人民法院关于适用《民法典》有关担保制度的解释",
+    "最高人民法院关于适用《民法典》婚姻家庭编的解释（一）",
+    "最高人民法院关于适用《民法典》婚姻家庭编的解释（二）",
+    "最高人民法院关于适用《民法典》继承编的解释（一）",
+    "最高人民法院关于适用《民法典》侵权责任编的解释（一）",
+    "最高人民法院关于适用《民法典》时间效力的若干规定",
+    "最高人民法院关于适用《刑事诉讼法》的解释",
+    "最高人民法院关于适用《民事诉讼法》的解释",
+    "最高人民法院关于适用《行政诉讼法》的解释",
+    "最高人民法院关于审理民间借贷案件适用法律若干问题的规定",
+    "最高人民法院关于审理道路交通事故损害赔偿案件适用法律若干问题的解释",
+    "最高人民法院关于审理劳动争议案件适用法律问题的解释（一）",
+    "最高人民法院关于审理人身损害赔偿案件适用法律若干问题的解释",
+)
+"""Keys of interpretations that are often cited by a short form (see `short_titles`)."""
+
+
+def known_titles() -> list[str]:
+    """Titles of `law_titles.txt`: a bare mention (without 《》) of these is recognised when no index is at hand."""
+    lines = (files("retrieval_server") / "law_titles.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def law_key(title: str) -> str:
-    """中华人民共和国刑法（2020修正） -> 刑法. Does not follow aliases."""
-    return VERSION_REMARK.sub("", title).strip().removeprefix(STATE)
+    """中华人民共和国刑法（2020修正） -> 刑法; also inside: 适用《中华人民共和国民法典》 -> 适用《民法典》. No alias."""
+    return _STATE_OF_TITLE.sub("", VERSION_REMARK.sub("", title).strip())
 
 
 def squash(title: str) -> str:
@@ -131,16 +152,32 @@ def squash(title: str) -> str:
     return _BRACKETS.sub("", plain).replace(STATE, "")
 
 
-_CANONICAL: dict[str, str] = {squash(title): title for title in KNOWN_TITLES} | {
-    squash(alias): key for alias, key in ALIASES.items()
-}
+def short_titles(key: str) -> list[str]:
+    """Shorter spellings of an interpretation's title, squashed: with and without its issuer, 关于适用, 若干问题的 and 的.
+
+    Example: 最高人民法院关于适用《民法典》婚姻家庭编的解释（一） -> 民法典婚姻家庭编的解释一, 民法典婚姻家庭编解释一.
+    """
+    plain = squash(key)
+    bare = _ISSUER.sub("", plain)
+    if bare == plain:
+        return []
+    tight = _FILLER.sub("", bare)
+    return list(dict.fromkeys(form for form in (bare, tight) if len(form) > 3))
+
+
+@cache
+def _canonical() -> dict[str, str]:
+    keys = [*known_titles(), *INTERPRETATIONS]
+    titles = {squash(key): key for key in keys}
+    shorter = {form: key for key in reversed(INTERPRETATIONS) for form in short_titles(key)}
+    return shorter | {squash(alias): key for alias, key in ALIASES.items()} | titles
 
 
 def canonical_key(title: str) -> str:
     """The law key a title or alias stands for: 民诉法 -> 民事诉讼法; unknown titles give their own `law_key`."""
-    return _CANONICAL.get(squash(title)) or law_key(title)
+    return _canonical().get(squash(title)) or law_key(title)
 
 
 def builtin_titles() -> dict[str, str]:
-    """Squashed title or alias -> law key, for titles known without an index."""
-    return dict(_CANONICAL)
+    """Squashed title or alias -> law key, for titles known without an index; a copy the caller may extend."""
+    return dict(_canonical())
