@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envs.env import EnvConfig
 from legal_rl.cluster.layout import Layout
@@ -67,7 +67,7 @@ class RunConfig(_Section):
     run_dir: str = "runs/run"
     model: str = ""
     """Hugging Face folder or hub name of the policy to start from; empty = build the tiny policy of `policy`."""
-    layout: Layout = Field(default_factory=Layout)
+    layout: Layout = Field(default_factory=lambda: Layout(gpus_per_node=4, gpu_memory_gib=141, trainer_gpus=(0, 1, 2)))
     knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
     questions: QuestionSettings = Field(default_factory=QuestionSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
@@ -77,6 +77,14 @@ class RunConfig(_Section):
     sft: SftSettings = Field(default_factory=SftSettings)
     grpo: GrpoSettings = Field(default_factory=GrpoSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+
+    @model_validator(mode="after")
+    def _ranks_agree(self) -> RunConfig:
+        for name, settings in (("sft", self.sft), ("grpo", self.grpo)):
+            ranks, named = settings.n_gpus_per_node, len(self.layout.trainer_gpus)
+            if ranks != named:
+                raise ValueError(f"{name}.n_gpus_per_node is {ranks}, but layout.trainer_gpus names {named} GPUs")
+        return self
 
     @property
     def run_path(self) -> Path:
@@ -185,7 +193,9 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
 def _explain(error: ValidationError, path: Path) -> str:
     """The first problem as one line; further ones are counted."""
     problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"]) or "(top)"
+    key = ".".join(str(part) for part in problem["loc"])
+    if not key:  # a rule between sections
+        return f"{path}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "extra_forbidden":
         text = f"{path}: unknown key {key}{_suggestion(problem['loc'])}"
     else:

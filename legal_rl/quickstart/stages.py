@@ -69,7 +69,7 @@ def run_stages(stages: Sequence[Stage], run_dir: Path, announce: Callable[[Stage
     prints = fingerprints(stages)
     for stage in stages:
         marker = run_dir / "stages" / f"{stage.name}.json"
-        done = _read_json(marker)
+        done = read_json(marker)
         if done.get("fingerprint") == prints[stage.name]:
             announce(stage, True)
             yield Outcome(stage.name, stage.title, done["seconds"], True, done["summary"])
@@ -87,7 +87,7 @@ def _prepare_folder(stage: Stage, run_dir: Path, fingerprint: str) -> Path:
     """The stage's folder: kept when an interrupted run with the same fingerprint left it, emptied otherwise."""
     folder = run_dir / stage.name
     begun = folder / ".begun.json"
-    if _read_json(begun).get("fingerprint") != fingerprint:
+    if read_json(begun).get("fingerprint") != fingerprint:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
@@ -97,7 +97,7 @@ def _prepare_folder(stage: Stage, run_dir: Path, fingerprint: str) -> Path:
 
 def _earlier_seconds(folder: Path) -> float:
     """Seconds spent in interrupted attempts, where the stage recorded them."""
-    return float(_read_json(folder / ".spent.json").get("seconds", 0.0))
+    return float(read_json(folder / ".spent.json").get("seconds", 0.0))
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """A marker's content; a missing or damaged marker means "not done"."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

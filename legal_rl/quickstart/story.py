@@ -1,0 +1,161 @@
+"""The story as a list of stages; every one runs in a child process (`legal_rl.quickstart.work`) and can be resumed.
+
+knowledge ── trajectories ── policy ── sft ── grpo ── eval ── report
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.rule import Rule
+
+from legal_rl import __version__
+from legal_rl.config import RunConfig, write_config
+from legal_rl.errors import ConfigError, ModelError
+from legal_rl.quickstart import children
+from legal_rl.quickstart.stages import Outcome, Stage, run_lock, run_stages, write_json
+
+STAGES = {
+    "knowledge": "Index statutes and precedents",
+    "trajectories": "Questions from the statutes, played by the scripted teacher",
+    "policy": "Tokenizer and base policy",
+    "sft": "Evidence-masked supervised fine-tuning",
+    "grpo": "GRPO with retrieval in the loop",
+    "eval": "Held-out evaluation: untrained, SFT, GRPO",
+}
+"""Name -> title, in order."""
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "knowledge": ("knowledge",),
+    "trajectories": ("questions", "environment", "assistant", "seed"),
+    "policy": ("policy", "model", "seed"),
+    "sft": ("sft", "seed"),
+    "grpo": ("grpo", "rewards", "environment", "assistant", "seed", "layout"),
+    "eval": ("evaluation", "rewards", "environment", "assistant", "seed"),
+}
+"""Configuration sections that each stage's result depends on, besides the stages before it."""
+
+
+def run_story(config: RunConfig, last: str | None = None, console: Console | None = None) -> Path:
+    """Run every stage up to `last` (default: all, and the report), skipping what is finished.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        LegalRLError: a stage failed, or another process works in the folder. The same command goes on from there.
+    """
+    console = console or Console()
+    names = _names_until(last)
+    run_dir = config.run_path
+    _check_model(config)
+    started = time.monotonic()
+    with run_lock(run_dir):
+        config_file = run_dir / "config.yaml"
+        write_config(config, config_file)
+        stages = [_stage(name, config, config_file) for name in names]
+        outcomes = []
+        for outcome in run_stages(stages, run_dir, lambda stage, skipped: _announce(console, stage, names, skipped)):
+            _tell(console, outcome)
+            outcomes.append(outcome)
+        _write_run_facts(config, outcomes, time.monotonic() - started)
+        if last is None:
+            _report(run_dir, console)
+    return run_dir
+
+
+def _names_until(last: str | None) -> list[str]:
+    names = list(STAGES)
+    if last is None:
+        return names
+    if last not in STAGES:
+        raise ConfigError(f"no stage {last!r}; stages are {', '.join(names)}")
+    return names[: names.index(last) + 1]
+
+
+def _check_model(config: RunConfig) -> None:
+    """A model given by path must exist before anything else is done; hub names are left to the loader."""
+    looks_like_path = config.model.startswith((".", "/", "~")) or config.model.count("/") > 1
+    folder = Path(config.model).expanduser()
+    if config.model and looks_like_path and not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{config.model}: no Hugging Face model folder (config.json is missing); check the key `model`"
+        )
+
+
+def _stage(name: str, config: RunConfig, config_file: Path) -> Stage:
+    values = config.model_dump(mode="json")
+    settings = {section: values[section] for section in SECTIONS[name]}
+    earlier = list(STAGES)[: list(STAGES).index(name)]
+    return Stage(name, STAGES[name], settings, lambda folder: _work(name, config_file, folder), tuple(earlier))
+
+
+def _work(name: str, config_file: Path, folder: Path) -> dict[str, Any]:
+    from legal_rl.quickstart.stages import read_json
+
+    children.run(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=_quiet())
+    return read_json(folder / "summary.json")
+
+
+def _quiet() -> dict[str, str]:
+    """Offline, and passive waits: spinning OpenMP threads of several processes cost a factor of ten."""
+    return {
+        "OMP_WAIT_POLICY": "passive",
+        "KMP_BLOCKTIME": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "0"),
+    }
+
+
+def _announce(console: Console, stage: Stage, names: list[str], skipped: bool) -> None:
+    number = f"{names.index(stage.name) + 1}/{len(names)}"
+    if skipped:
+        console.print(f"[dim]{number} {stage.title}: finished before[/]", highlight=False)
+    else:
+        console.print(Rule(f"{number} {stage.title}", align="left", style="cyan"))
+
+
+def _tell(console: Console, outcome: Outcome) -> None:
+    if outcome.skipped:
+        return
+    facts = ", ".join(f"{key} {_short(value)}" for key, value in outcome.summary.items() if not isinstance(value, dict))
+    console.print(f"[green]done[/] in {outcome.seconds:.0f} s: {facts}", highlight=False)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _write_run_facts(config: RunConfig, outcomes: list[Outcome], seconds: float) -> None:
+    """`run.json`: what the report says about how the run was made."""
+    from legal_rl.quickstart.facts import machine, package_versions
+
+    facts = {
+        "name": config.name,
+        "legal_rl": __version__,
+        "command": " ".join(["legal-rl", *sys.argv[1:]]),
+        "seed": config.seed,
+        "seconds": seconds,
+        "stages": [
+            {"name": o.name, "title": o.title, "seconds": o.seconds, "skipped": o.skipped, "summary": o.summary}
+            for o in outcomes
+        ],
+        "versions": package_versions(),
+        "machine": machine(),
+        "config": config.model_dump(mode="json"),
+    }
+    write_json(config.run_path / "run.json", facts)
+
+
+def _report(run_dir: Path, console: Console) -> None:
+    from legal_rl.traces.console import print_summary
+    from legal_rl.traces.report import write_report
+
+    page = write_report(run_dir)
+    print_summary(run_dir, console)
+    console.print(f"report: [bold]{page}[/]", highlight=False, soft_wrap=True)
