@@ -73,9 +73,11 @@ def _sum_of_sections(tokens: list[str]) -> float | None:
             digit, after_zero = None, False
         elif token in _LARGE_UNITS:
             last_unit = _LARGE_UNITS[token]
-            total = (total + section + (digit or 0.0)) * last_unit if last_unit > 10_000 else total + (
-                section + (digit or 0.0)
-            ) * last_unit
+            total = (
+                (total + section + (digit or 0.0)) * last_unit
+                if last_unit > 10_000
+                else total + (section + (digit or 0.0)) * last_unit
+            )
             section, digit, after_zero = 0.0, None, False
         elif digit is not None or token == ".":
             return None
