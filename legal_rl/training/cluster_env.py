@@ -1,0 +1,61 @@
+"""Environment variables of a training process and of the Ray cluster it starts on its own machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from legal_rl.platform.activation import PLATFORM_NAME, cpu_platform_active
+
+# Ray starts one Python process per CPU in advance, and each costs about a second of one core. The actors that verl
+# creates carry an environment of their own and could not use them.
+_RAY_QUIET = {
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "1",
+}
+# Nothing of a run may reach for the network.
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+
+
+def threads_per_process(threads: int, ranks: int) -> int:
+    """The given number, or the cores shared out over the ranks; at least 1."""
+    return threads or max(1, (os.cpu_count() or 1) // max(1, ranks))
+
+
+def training_environment(
+    threads: int, ranks: int, extra: Mapping[str, str] | None = None, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Environment for a training subprocess; its Ray cluster and all their processes inherit it."""
+    env = dict(os.environ if base is None else base)
+    env.update(_RAY_QUIET)
+    env.update(_OFFLINE)
+    env.setdefault("TOKENIZERS_PARALLELISM", "false")
+    env.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    if not env.get("WANDB_API_KEY"):
+        env.setdefault("WANDB_MODE", "offline")
+    if cpu_platform_active():
+        env.pop("CUDA_VISIBLE_DEVICES", None)  # Ray compares it with the number of logical GPUs
+        env.update(cpu_environment(threads_per_process(threads, ranks)))
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+    env.update(extra or {})
+    return env
+
+
+def cpu_environment(threads: int) -> dict[str, str]:
+    """Thread counts and passive waiting: spinning OpenMP threads of several processes cost a factor of ten."""
+    count = str(threads)
+    return {
+        "VERL_PLATFORM": PLATFORM_NAME,
+        "OMP_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count,
+        "OMP_WAIT_POLICY": "passive",
+        "KMP_BLOCKTIME": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }

@@ -1,0 +1,97 @@
+"""Runs a training stage as a subprocess: its environment is set before torch loads, and killing it leaves no Ray behind.
+
+The child reads a job file, writes `metrics.jsonl`, and on failure an error file with one line for the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from legal_rl.training.metrics import TrainingError, read_metrics
+
+OnStep = Callable[[dict[str, float]], None]
+POLL_S = 0.2
+STOP_GRACE_S = 15.0
+
+
+def run_stage(
+    module: str,
+    job: Mapping[str, Any],
+    out_dir: Path,
+    env: Mapping[str, str],
+    on_step: OnStep | None = None,
+    launcher: Sequence[str] = (),
+) -> None:
+    """Runs `python -m module job.json` and reports each new metrics line to `on_step`.
+
+    Raises:
+        TrainingError: the stage failed; the text is the child's own one-line reason, or points to its log.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    job_file, error_file, log_file = out_dir / "job.json", out_dir / "error.txt", out_dir / "log.txt"
+    job_file.write_text(json.dumps(dict(job), ensure_ascii=False, indent=1), encoding="utf-8")
+    error_file.unlink(missing_ok=True)
+    seen = len(read_metrics(out_dir / "metrics.jsonl"))
+    command = [*(launcher or [sys.executable]), "-m", module, str(job_file)]
+    with log_file.open("ab") as log:
+        child = subprocess.Popen(command, env=dict(env), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            _watch(child, out_dir / "metrics.jsonl", seen, on_step)
+        except BaseException:
+            _stop(child)
+            raise
+    _stop(child)
+    if child.returncode != 0:
+        reason = error_file.read_text(encoding="utf-8").strip() if error_file.exists() else ""
+        raise TrainingError(reason or f"the stage ended with exit code {child.returncode}; see {log_file}")
+
+
+def _watch(child: subprocess.Popen[bytes], metrics: Path, seen: int, on_step: OnStep | None) -> None:
+    """Follows the metrics until the child ends. A resumed run may first shorten the file."""
+    while True:
+        running = child.poll() is None
+        rows = read_metrics(metrics)
+        seen = min(seen, len(rows))
+        for row in rows[seen:]:
+            if on_step:
+                on_step(row)
+        seen = len(rows)
+        if not running:
+            return
+        time.sleep(POLL_S)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child's whole session, Ray's and vLLM's processes included."""
+    for signum, patience in ((signal.SIGTERM, STOP_GRACE_S), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(child.pid, signum)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + (patience if child.poll() is None else 3.0)
+        while time.monotonic() < deadline:
+            child.poll()
+            if not _group_alive(child.pid):
+                return
+            time.sleep(0.1)
+
+
+def _group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def write_error(job_file: Path, text: str) -> None:
+    """Leaves the one line that the parent shows to the user."""
+    (job_file.parent / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")

@@ -1,0 +1,125 @@
+"""The group filter: which finished groups of rollouts a GRPO step trains on.
+
+GRPO learns from differences inside a group. A group whose answers are all equally right (and whose evidence supports
+them equally) teaches nothing about the answer; its shaped reward would only push style. Such groups, and groups with
+too few valid rollouts for a baseline, are dropped and replaced by fresh questions (decisions: "Group filter").
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import transfer_queue as tq
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from retrieval_server.errors import LegalRLError
+
+POLL_INTERVAL_S = 0.05
+TOLERANCE = 1e-9
+
+
+class NoSignalError(LegalRLError):
+    """Every group drawn for a step was dropped, so there is nothing to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """Rule for one group; `metrics` are summed before their spread is looked at."""
+
+    enabled: bool = True
+    metrics: tuple[str, ...] = ("acc", "gain")
+    min_valid: int = 2
+
+    def verdict(self, infos: list[dict[str, float]]) -> str:
+        """`keep`, `invalid` (too few valid rollouts) or `constant`.
+
+        Example: acc+gain of (1, 0, 1) -> keep; (1, 1, 1) -> constant; one rollout only -> invalid.
+        """
+        if len(infos) < self.min_valid:
+            return "invalid"
+        if not self.enabled:
+            return "keep"
+        sums = [sum(float(info[name]) for name in self.metrics) for info in infos]
+        return "keep" if max(sums) - min(sums) > TOLERANCE else "constant"
+
+
+class GroupFilterBuffer(ReplayBuffer):
+    """verl's synchronous replay buffer with our filter, bounded refills and a short poll.
+
+    verl's own filter looks at one metric, refills without bound and polls every two seconds, which is most of a step
+    of a small model.
+    """
+
+    def __init__(self, *args: Any, sampler_kwargs: Any, refill_fn: Any = None, **kwargs: Any) -> None:
+        super().__init__(
+            *args, sampler_kwargs=sampler_kwargs, refill_fn=refill_fn, poll_interval=POLL_INTERVAL_S, **kwargs
+        )
+        self._rule = GroupFilter(
+            enabled=bool(sampler_kwargs.enabled),
+            metrics=tuple(sampler_kwargs.metrics),
+            min_valid=int(sampler_kwargs.min_valid),
+        )
+        self._max_refills = int(sampler_kwargs.max_refills)
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, float]]:
+        """A batch of up to `batch_size` groups and the filter's counts."""
+        if partition_id == "val":
+            self._wait_until_idle(partition_id)
+            uids = self._terminal(partition_id)[:batch_size]
+            return self._materialize_batch(partition_id, uids, dict(self.partitions[partition_id])), {}
+        counts = dict.fromkeys(("kept", "constant", "invalid", "refills"), 0.0)
+        kept: list[str] = []
+        for round_no in range(self._max_refills + 1):
+            self._wait_until_idle(partition_id)
+            kept += self._judge(partition_id, exclude=set(kept), counts=counts)
+            missing = batch_size - len(kept)
+            if missing <= 0 or round_no == self._max_refills:
+                break
+            counts["refills"] += missing
+            assert self.refill_fn is not None
+            self.refill_fn(missing)
+        if not kept:
+            raise NoSignalError(
+                f"step {global_steps}: all groups dropped ({counts['constant']:.0f} constant, "
+                f"{counts['invalid']:.0f} invalid); raise temperature or max_refills, or give harder questions"
+            )
+        counts["kept"] = float(len(kept))
+        batch = self._materialize_batch(partition_id, kept, dict(self.partitions[partition_id]))
+        return batch, {f"groups/{name}": value for name, value in counts.items()}
+
+    def _terminal(self, partition_id: str) -> list[str]:
+        done = self.finished_keys[partition_id] | self.failure_keys[partition_id]
+        return sorted(done, key=lambda uid: self.prompt_global_steps[partition_id].get(uid, 0))
+
+    def _wait_until_idle(self, partition_id: str) -> None:
+        """Blocks until no rollout of the partition is pending or running."""
+        while True:
+            self._sync_metadata_from_transfer_queue()
+            if not (self.pending_keys[partition_id] or self.running_keys[partition_id]):
+                return
+            time.sleep(self.poll_interval)
+
+    def _judge(self, partition_id: str, exclude: set[str], counts: dict[str, float]) -> list[str]:
+        """Judges the groups that are new, clears the dropped ones from the queue and returns the kept ones."""
+        fresh = [uid for uid in self._terminal(partition_id) if uid not in exclude]
+        infos = self._reward_infos(partition_id, set(fresh))
+        verdicts = {uid: self._rule.verdict(infos[uid]) for uid in fresh}
+        dropped = {uid for uid, verdict in verdicts.items() if verdict != "keep"}
+        for uid in dropped:
+            counts[verdicts[uid]] += 1
+        self._clear_groups(partition_id, dropped)
+        return [uid for uid in fresh if uid not in dropped]
+
+    def _reward_infos(self, partition_id: str, uids: set[str]) -> dict[str, list[dict[str, float]]]:
+        """Reward breakdown of every rollout of the groups `uids`."""
+        infos: dict[str, list[dict[str, float]]] = defaultdict(list)
+        keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
+        if keys:
+            data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+            for key, value in zip(keys, list(data["extra_fields"]), strict=True):
+                fields = getattr(value, "data", value)
+                infos[key.split("_")[0]].append(fields["reward_extra_info"])
+        return infos

@@ -1,0 +1,79 @@
+"""`LegalTrainer`: verl's synchronous PPO trainer plus what a run over a legal environment must watch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import transfer_queue as tq
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from legal_rl.training.metrics import MetricsFile, TrainingError, check_finite
+
+
+class EmptyEvidenceGuard:
+    """Stops a run whose searches find nothing (decisions, trap 4): a broken service must not go unseen.
+
+    Example: threshold 0.5, window 2: shares 0.9, 0.2 -> fine (mean 0.55 only after both) … raises when the mean of a
+    full window exceeds the threshold.
+    """
+
+    def __init__(self, threshold: float, window: int) -> None:
+        self._threshold = threshold
+        self._shares: deque[float] = deque(maxlen=window)
+
+    def observe(self, searches: float, empty: float, step: int) -> None:
+        """Takes one step's number of searches and of those that came back empty."""
+        if searches <= 0:
+            return
+        self._shares.append(empty / searches)
+        full = len(self._shares) == self._shares.maxlen
+        mean = sum(self._shares) / len(self._shares)
+        if full and mean > self._threshold:
+            raise TrainingError(
+                f"step {step}: {mean:.0%} of the searches of the last {len(self._shares)} steps found nothing; "
+                "check the retrieval server's index (legal-rl retrieve) and start again, the checkpoint is kept"
+            )
+
+
+def mean_infos(infos: list[Mapping[str, Any]]) -> dict[str, float]:
+    """Means of the reward breakdowns of a batch, key by key; every rollout reports the same keys."""
+    if not infos:
+        return {}
+    return {key: float(np.mean([float(info[key]) for info in infos])) for key in infos[0]}
+
+
+class LegalTrainer(PPOTrainerSync):
+    """Adds to verl's trainer: `metrics.jsonl`, reward terms as metrics, NaN guard and empty-evidence guard."""
+
+    def __init__(self, config: Any, metrics_path: Path, max_empty: float = 0.5, empty_window: int = 3) -> None:
+        super().__init__(config)
+        self._metrics_path = metrics_path
+        self._empty_guard = EmptyEvidenceGuard(max_empty, empty_window)
+        self._metrics_file: MetricsFile | None = None
+
+    def on_train_begin(self) -> None:
+        """`global_steps` is already the first step to train."""
+        self._metrics_file = MetricsFile(self._metrics_path, resume_step=self.global_steps - 1)
+        print(f"[grpo] steps {self.global_steps}..{self.total_training_steps}", flush=True)
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        infos = self._reward_infos(batch)
+        metrics.update(mean_infos(infos))
+        assert self._metrics_file is not None
+        self._metrics_file.append(global_steps, metrics)
+        check_finite(metrics, global_steps)
+        searches = sum(float(info.get("num_searches", 0.0)) for info in infos)
+        empty = sum(float(info.get("num_empty_searches", 0.0)) for info in infos)
+        self._empty_guard.observe(searches, empty, global_steps)
+
+    def _reward_infos(self, batch: Any) -> list[Mapping[str, Any]]:
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        return [getattr(value, "data", value)["reward_extra_info"] for value in list(data["extra_fields"])]
