@@ -154,7 +154,7 @@ def _serve_with_workers(
     target = f"{__name__}:{app_from_environment.__name__}"
     config = _uvicorn_config(target, settings, log_level, factory=True, workers=workers)
     _announce(url, ready_file)
-    Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listener]).run()
+    Multiprocess(config, sockets=[listener]).run()
 
 
 def _announce(url: str, ready_file: str | Path | None) -> None:
