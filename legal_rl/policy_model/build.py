@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from legal_rl.policy_model.initialise import initialise_for_copying
 from legal_rl.policy_model.pretrain import METRICS_FILE, PretrainState, pretrain
 from legal_rl.policy_model.settings import PolicySettings
 from legal_rl.policy_model.tokenizer import END_OF_TEXT, IM_END, train_tokenizer
@@ -70,7 +71,11 @@ def new_model(settings: PolicySettings, tokenizer: PreTrainedTokenizerFast) -> Q
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = Qwen3ForCausalLM(config)
-    model.generation_config = GenerationConfig(eos_token_id=[eos, pad], pad_token_id=pad, do_sample=True, temperature=1.0)
+    if settings.copying_start:
+        initialise_for_copying(model, settings.seed)
+    model.generation_config = GenerationConfig(
+        eos_token_id=[eos, pad], pad_token_id=pad, do_sample=True, temperature=1.0
+    )
     return model
 
 

@@ -49,6 +49,7 @@ class Unit:
 
 
 Exercise = list[Segment]
+_END = Segment("</answer><|im_end|>\n", 0.5)
 _Question = Callable[["ExerciseMaker", Unit], "tuple[str, str, str] | None"]
 
 
@@ -118,13 +119,16 @@ class ExerciseMaker:
         for _ in range(self.rng.randint(1, 2)):
             start = self.rng.randrange(min(count, len(clauses)))
             exercise.append(Segment("<|im_start|>assistant\n<answer>", 0.0))
-            exercise.append(Segment("，".join(clauses[start:count]) + "</answer><|im_end|>\n", 1.0))
+            exercise.append(Segment("，".join(clauses[start:count]), 1.0))
+            exercise.append(_END)
         return exercise
 
     def _reading(self, progress: float) -> Exercise:
         count = self.rng.randint(1, 3) if progress < 0.3 else self.rng.randint(2, 4)
         units = self._units(count, chars=int(24 + 56 * min(1.0, 1.3 * progress)))
-        shown = "\n".join(f"[{i}] {u.marker} 《中华人民共和国{u.law}》{u.label}\n{u.text}" for i, u in enumerate(units, 1))
+        shown = "\n".join(
+            f"[{i}] {u.marker} 《中华人民共和国{u.law}》{u.label}\n{u.text}" for i, u in enumerate(units, 1)
+        )
         block = f"<tool_response>\n<information>\n{shown}\n</information>\n</tool_response>"
         exercise = [Segment(f"<|im_start|>user\n{block}<|im_end|>\n", self.context_weight)]
         for _ in range(self.rng.randint(3, 5)):
@@ -138,8 +142,9 @@ class ExerciseMaker:
         asked = f"<|im_start|>user\n{self.rng.choice(_CARRIERS).format(question)}<|im_end|>\n<|im_start|>assistant\n"
         return [
             Segment(asked, 0.0),
-            Segment(f"<think>{thought}</think>", 0.5),
-            Segment(f"<answer>{answer}</answer><|im_end|>\n", 1.0),
+            Segment(f"<think>{thought}</think><answer>", 0.5),
+            Segment(answer, 1.0),
+            _END,
         ]
 
     def first_clause(self, unit: Unit) -> tuple[str, str, str] | None:

@@ -136,7 +136,7 @@ def pretrain(
     threads = settings.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
-    maker = ExerciseMaker(texts, settings.seed)
+    maker = ExerciseMaker(texts, settings.seed, settings.context_weight)
     optimizer = make_optimizer(model, settings)
     state = load_checkpoint(work_dir, model, optimizer, settings)
     model.train()
@@ -165,9 +165,15 @@ def make_optimizer(model: Qwen3ForCausalLM, settings: PolicySettings) -> torch.o
     """AdamW; no decay on norms and on the embedding, which is the output layer too."""
     import torch
 
-    decayed = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
-    plain = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
-    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    named = list(model.named_parameters())
+    embedding = [p for name, p in named if "embed" in name]
+    matrices = [p for name, p in named if p.dim() == 2 and "embed" not in name]
+    gains = [p for name, p in named if p.dim() != 2]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay, "factor": 1.0},
+        {"params": gains, "weight_decay": 0.0, "factor": 1.0},
+        {"params": embedding, "weight_decay": 0.0, "factor": settings.embedding_rate_factor},
+    ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True)
 
 
@@ -183,7 +189,7 @@ def train_step(
     import torch
 
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(settings, state.step, progress)
+        group["lr"] = group["factor"] * learning_rate(settings, state.step, progress)
     with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
         loss, right = weighted_loss(model, batch)
     optimizer.zero_grad()
@@ -251,4 +257,6 @@ def load_checkpoint(
 def _progress_bar() -> Any:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    return Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()
+    )

@@ -24,19 +24,25 @@ class PolicySettings(BaseModel):
     kv_heads: int = Field(default=4, ge=1)
     head_dim: int = 32
     ffn_size: int = Field(default=256, ge=16)
-    rope_theta: float = Field(default=10_000.0, gt=1)
+    rope_theta: float = Field(default=1_000_000.0, gt=1)
+    copying_start: bool = True
+    """Begin with heads that look for copies (see `initialise`) instead of plain random ones."""
     max_positions: int = Field(default=2048, ge=64)
 
     minutes: float = Field(default=4.0, ge=0)
     """Wall-clock bound of the pretraining; 0 = none, only `steps` counts. A bound makes the weights depend on the machine's speed."""
     steps: int = Field(default=3000, ge=0)
     """Optimizer steps; with `minutes` the first bound reached ends the training, and the schedule follows the nearer one."""
-    tokens_per_step: int = Field(default=6144, ge=256)
+    tokens_per_step: int = Field(default=2048, ge=256)
     max_length: int = Field(default=384, ge=64)
     """Longest exercise in tokens, reached at the end of the curriculum."""
-    learning_rate: float = Field(default=4e-3, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    embedding_rate_factor: float = Field(default=3.0, gt=0)
+    """The embedding, which is the output layer too, learns this many times faster."""
     warmup_steps: int = Field(default=60, ge=0)
     weight_decay: float = Field(default=0.02, ge=0)
+    context_weight: float = Field(default=0.0, ge=0)
+    """Loss weight of statute text that nothing in the context foretells; 0 spends no time on it."""
     beta2: float = Field(default=0.98, gt=0, lt=1)
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Arithmetic of the matrix products while training; weights and optimizer are float32."""
@@ -49,7 +55,9 @@ class PolicySettings(BaseModel):
     @model_validator(mode="after")
     def _check_shape(self) -> Self:
         if self.head_dim not in SUPPORTED_HEAD_DIMS:
-            raise ValueError(f"head_dim {self.head_dim}: use one of {SUPPORTED_HEAD_DIMS}, vLLM's CPU attention has no other")
+            raise ValueError(
+                f"head_dim {self.head_dim}: use one of {SUPPORTED_HEAD_DIMS}, vLLM's CPU attention has no other"
+            )
         if self.heads % self.kv_heads:
             raise ValueError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
         if self.max_length > self.max_positions:

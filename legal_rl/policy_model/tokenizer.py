@@ -65,7 +65,9 @@ def train_tokenizer(texts: Iterable[str], protocol_samples: Iterable[str], vocab
 def _tags() -> list[Any]:
     from tokenizers import AddedToken
 
-    return [AddedToken(f"<{slash}{tag}>", normalized=False, special=False) for tag in PROTOCOL_TAGS for slash in ("", "/")]
+    return [
+        AddedToken(f"<{slash}{tag}>", normalized=False, special=False) for tag in PROTOCOL_TAGS for slash in ("", "/")
+    ]
 
 
 def _without_tags(texts: Iterable[str], protocol_samples: Iterable[str], tags: list[Any]) -> Iterator[str]:
