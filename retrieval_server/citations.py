@@ -55,7 +55,7 @@ _JOIN = re.compile(r"(?:[、,]|以及|和|及|与|或者?)?(?=第)|[、,]|以及
 _RANGE = re.compile(r"(?:至|到|-|—+|~)")
 _PARAGRAPH = re.compile(rf"第?({_N})款")
 _ITEM = re.compile(rf"第?\(?({_N})\)?项")
-_CONTEXT_LAW = re.compile(r"(?:本|该|同|此|上述|前述)(?:法典?|条例|规定|解释|办法|规则)$")
+_CONTEXT_LAW = re.compile(r"(?:(?<![基根资])本|该|(?<!合)同|此|上述|前述)(?:法典?|条例|规定|解释|办法|规则)$")
 _RELATIVE = re.compile(r"前条|本条|该条|前款|本款")
 _START = re.compile(rf"{_RELATIVE.pattern}|{_SHARED.pattern}|{_ARTICLE}")
 _AND = re.compile(r"[、,]|和|及|与|或者?|以及")

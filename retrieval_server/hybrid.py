@@ -12,7 +12,8 @@ from retrieval_server.fusion import RRF_K, reciprocal_rank_fusion
 from retrieval_server.segmentation import Segmenter
 from retrieval_server.sparse import Hits, SparseIndex
 
-DEFAULT_WEIGHTS = {"bm25": 1.0, "dense": 0.5}
+DEFAULT_WEIGHTS = {"bm25": 1.0, "dense": 0.2}
+"""Best hit@1 of 0, 0.1 … 1 on lay questions with `fuse`; raise the dense weight with a stronger encoder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def squash(title: str) -> str:
 
 
 def short_titles(key: str) -> list[str]:
-    """Shorter spellings of an interpretation's title, squashed: with and without its issuer, 关于适用, 若干问题的 and 的.
+    """Shorter spellings of an interpretation's title, squashed: without its issuer, 关于适用, 若干问题的 and 的.
 
     Example: 最高人民法院关于适用《民法典》婚姻家庭编的解释（一） -> 民法典婚姻家庭编的解释一, 民法典婚姻家庭编解释一.
     """
