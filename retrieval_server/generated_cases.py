@@ -136,7 +136,7 @@ def _draw_story(rng: random.Random, grave: bool) -> Story:
         partner = rng.choice(partners)
         other = next(r for r in tables["charges"] if r["charge"] == partner)
         offences.append((other, other["tiers"][0], rng.random()))
-    solo = len(offences) > 1 or row.get("solo") or (row["weight"] > 9 and rng.random() < 0.8)
+    solo = len(offences) > 1 or row.get("solo") or row.get("negligent") or (row["weight"] > 9 and rng.random() < 0.8)
     size = 1 if solo else rng.choice((2, 3)) if row.get("joint") else rng.choice((1, 1, 1, 1, 2, 2, 3))
     return Story.draw(rng, offences, size, tables)
 
@@ -180,7 +180,7 @@ def _pronounce(
     convictions: tuple[IntendedSentence, ...],
     appeal_at: CourtLevel | None,
 ) -> tuple[tuple[IntendedSentence, ...], str]:
-    """Sentences executed, and the result text that says them; `appeal_at` is the level of a court of second instance."""
+    """Sentences executed, and the result that says them; `appeal_at` is the level of a court of second instance."""
     if len(story.offences) > 1:
         executed, text = _combined(rng, wording, convictions)
         return (executed,), text + _closing_items(story, 2)

@@ -150,7 +150,7 @@ def facts_text(rng: random.Random, story: Story, appeal: bool) -> str:
     if any("退赃" in p.circumstances for p in story.people):
         parts.append(f"案发后，被告人{people}退缴了全部违法所得。")
     parts += [
-        f"另查明，被告人{p.name}于{story.year - 3}年因犯盗窃罪被判处有期徒刑一年，{story.year - 2}年刑满释放。"
+        f"另查明，被告人{p.name}于{story.year - 3}年因故意犯罪被判处有期徒刑一年，{story.year - 2}年刑满释放。"
         for p in story.people
         if p.recidivist
     ]
