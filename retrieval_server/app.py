@@ -26,7 +26,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from retrieval_server.assistant import LegalAssistant
@@ -151,7 +151,7 @@ def _add_search_routes(app: FastAPI, service: ServiceState) -> None:
         top_k = body.topk or service.config.default_top_k
         # A blank query has no answer; it must not fail the others of its batch.
         asked = {
-            i: SearchQuery(source=source, query=text, intent=body.intent, top_k=top_k)
+            i: _query(i, source=source, query=text, intent=body.intent, top_k=top_k)
             for i, text in enumerate(body.queries)
             if text.strip()
         }
@@ -215,6 +215,14 @@ def _document(unit: Evidence, with_score: bool) -> dict[str, Any]:
     title = f"{unit.title} {unit.label}".strip()
     document = {"id": unit.id, "contents": f"{title}\n{unit.text}"}
     return {"document": document, "score": unit.score} if with_score else document
+
+
+def _query(position: int, **fields: Any) -> SearchQuery:
+    """A typed query; text that is no Unicode (lone surrogates pass JSON) is the caller's fault."""
+    try:
+        return SearchQuery(**fields)
+    except ValidationError as error:
+        raise HTTPException(422, f"queries.{position}: {error.errors()[0]['msg']}") from error
 
 
 def _key_check(variable: str) -> Any:

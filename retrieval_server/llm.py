@@ -47,6 +47,7 @@ class ChatModel:
         self, messages: list[dict[str, str]], schema: dict[str, Any], name: str, max_tokens: int
     ) -> Any:
         """Ask once with `response_format: json_schema` and return the parsed answer."""
+        self._client.get()  # The first use imports the library: a second that is not the endpoint's.
         try:
             async with asyncio.timeout(self.config.deadline_s):
                 async with self._slots.get():

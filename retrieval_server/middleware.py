@@ -9,6 +9,7 @@ import time
 import uuid
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retrieval_server.config import ServiceConfig
@@ -19,8 +20,11 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN_ROUTE = "unknown"
 
 
-class _BodyTooLarge(Exception):
-    pass
+class _BodyTooLarge(HTTPException):
+    """An HTTPException, because FastAPI takes every other error while reading a body for broken JSON (400)."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"body is larger than {limit} bytes")
 
 
 class Doorman:
@@ -48,9 +52,9 @@ class Doorman:
 
         try:
             await self._pass_on(scope, receive, named_send, headers)
-        except _BodyTooLarge:
+        except _BodyTooLarge as refusal:
             if not seen["started"]:
-                await _send_json(named_send, 413, f"body is larger than {self.config.max_body_bytes} bytes", request_id)
+                await _send_json(named_send, refusal.status_code, refusal.detail, request_id)
         finally:
             self._note(scope, seen["code"], time.perf_counter() - start, request_id)
 
@@ -58,14 +62,14 @@ class Doorman:
         limit, received = self.config.max_body_bytes, 0
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared[:20]) > limit:
-            raise _BodyTooLarge
+            raise _BodyTooLarge(limit)
 
         async def counted_receive() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise _BodyTooLarge
+                raise _BodyTooLarge(limit)
             return message
 
         await self.app(scope, counted_receive, send)

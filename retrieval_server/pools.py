@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retrieval_server.config import AssistantConfig
+from retrieval_server.precedents import rerank_precedents
 from retrieval_server.types import Case, Evidence, SearchQuery, SearchResult, Source, Status
 
 if TYPE_CHECKING:
@@ -103,8 +104,6 @@ def _precedent_pools(
 
 def _select(query: SearchQuery, candidates: Sequence[CaseCandidate], config: AssistantConfig) -> Pool:
     """Authority- and diversity-aware selection; the units keep the names of the retrievers that found them."""
-    from retrieval_server.precedents import rerank_precedents
-
     pairs = [(c.case, c.relevance) for c in candidates]
     chosen = rerank_precedents(query, pairs, query.top_k, alpha=config.alpha, beta=config.beta)
     by_id = {c.case.id: c for c in candidates}

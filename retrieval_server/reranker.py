@@ -39,14 +39,15 @@ async def rerank_statutes(
 async def _rerank_chunk(
     llm: ChatModel, query: SearchQuery, candidates: list[Evidence], config: AssistantConfig
 ) -> list[Evidence]:
-    """One prompt; a prompt that the endpoint finds too long is tried once more with half the text per candidate."""
+    """One prompt; a prompt that the endpoint finds too long is tried once more with a quarter of the text."""
     if len(candidates) < 2:
         return candidates
     width = config.rerank_candidate_chars
     try:
         order = await _ask_order(llm, query, candidates, width)
     except PromptTooLongError:
-        order = await _ask_order(llm, query, candidates, max(20, width // 4))
+        longest = max(len(unit.text) for unit in candidates)
+        order = await _ask_order(llm, query, candidates, max(20, min(width, longest) // 4))
     chosen = [candidates[number] for number in order]
     left_out = [unit for number, unit in enumerate(candidates) if number not in set(order)]
     return chosen + left_out

@@ -21,7 +21,7 @@ from retrieval_server.types import Article, Case, CourtLevel
 LAW = "中华人民共和国刑法"
 
 
-def _article(number: int, label: str, text: str, version: str = "2020-12-26", **more: Any) -> Article:
+def _article(number: int, label: str, text: str, version: str = "2024-03-01", **more: Any) -> Article:
     return Article(
         id=f"law/刑法@{version}#{number}",
         kind="law",
@@ -51,14 +51,10 @@ TOY_ARTICLES = [
         232,
         "第二百三十二条",
         "故意杀人的，处死刑、无期徒刑或者十年以上有期徒刑；情节较轻的，处三年以上十年以下有期徒刑。",
+        version="2020-12-26",
         in_force_until="2024-03-01",
     ),
-    _article(
-        232,
-        "第二百三十二条",
-        "故意杀人的，处死刑、无期徒刑或者十年以上有期徒刑（新）。",
-        version="2024-03-01",
-    ),
+    _article(232, "第二百三十二条", "故意杀人的，处死刑、无期徒刑或者十年以上有期徒刑（新）。"),
     _article(20, "第二十条", "正当防卫明显超过必要限度造成重大损害的，应当负刑事责任，但是应当减轻或者免除处罚。"),
     _article(
         67, "第六十七条", "犯罪以后自动投案，如实供述自己的罪行的，是自首。对于自首的犯罪分子，可以从轻或者减轻处罚。"

@@ -1,4 +1,4 @@
-"""The client against real servers and every fault we could think of: a result, or RetrievalError before the deadline."""
+"""The client against real servers and faults of every kind: a result, or RetrievalError before the deadline."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ FAULTS = {
 async def test_every_fault_is_a_retrieval_error_within_the_deadline(fault: Any, scripted: Any) -> None:
     client = AssistantClient(scripted(fault).url, timeout_s=0.3)
     start = time.monotonic()
-    with pytest.raises(RetrievalError, match="Legal Assistant at http://127"):
+    with pytest.raises(RetrievalError, match=r"Legal Assistant at http://127"):
         await client.search([QUERY])
     assert time.monotonic() - start < 1.0
     await client.aclose()
@@ -107,7 +107,7 @@ async def test_a_passing_fault_is_retried(fault: Any, scripted: Any) -> None:
 
 async def test_a_refused_request_is_not_repeated(scripted: Any) -> None:
     server = scripted(http('{"error": "queries.0: 5000 characters"}', "422 Unprocessable Entity"))
-    with pytest.raises(RetrievalError, match="refused the request: HTTP 422: queries.0: 5000 characters"):
+    with pytest.raises(RetrievalError, match=r"refused the request: HTTP 422: queries.0: 5000 characters"):
         await AssistantClient(server.url).search([QUERY])
     assert server.connections == 1
 
@@ -121,7 +121,7 @@ async def test_retry_after_is_honoured(scripted: Any) -> None:
 
 async def test_retry_budget(scripted: Any) -> None:
     server = scripted(FAULTS["500"])
-    with pytest.raises(RetrievalError, match="3 tries: HTTP 500: internal"):
+    with pytest.raises(RetrievalError, match=r"3 tries: HTTP 500: internal"):
         await AssistantClient(server.url, timeout_s=30, max_retries=2).search([QUERY])
     assert server.connections == 3
 
@@ -174,7 +174,7 @@ async def test_wait_ready(scripted: Any) -> None:
     server = scripted(http("", "503 Service Unavailable"), reset, http("{}"))
     await AssistantClient(server.url).wait_ready(5)
     never = AssistantClient(scripted(FAULTS["500"]).url)
-    with pytest.raises(RetrievalError, match="not ready after 0 s: HTTP 500"):
+    with pytest.raises(RetrievalError, match=r"not ready after 0 s: HTTP 500"):
         await never.wait_ready(0.3)
 
 

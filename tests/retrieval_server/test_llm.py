@@ -47,7 +47,7 @@ async def test_passing_failures_are_retried(chat: Any) -> None:
 
 async def test_gives_up_after_the_budget(chat: Any) -> None:
     chat.replies = [500]
-    with pytest.raises(AssistantError, match="failed: .*500"):
+    with pytest.raises(AssistantError, match=r"failed: .*500"):
         await _ask(_model(chat, max_retries=2))
     assert len(chat.requests) == 3
 
@@ -55,7 +55,7 @@ async def test_gives_up_after_the_budget(chat: Any) -> None:
 async def test_a_hanging_endpoint_ends_at_the_deadline(chat: Any) -> None:
     chat.replies = [5.0]
     start = time.monotonic()
-    with pytest.raises(AssistantError, match="no answer within 0.3 s"):
+    with pytest.raises(AssistantError, match=r"no answer within 0.3 s"):
         await _ask(_model(chat, deadline_s=0.3))
     assert time.monotonic() - start < 1.5
 
@@ -72,13 +72,13 @@ async def test_a_refused_length_has_its_own_name(chat: Any) -> None:
     chat.replies = [(400, "This model's maximum context length is 4096 tokens."), (400, "bad schema")]
     with pytest.raises(PromptTooLongError):
         await _ask(_model(chat))
-    with pytest.raises(AssistantError, match="refused the request: .*bad schema"):
+    with pytest.raises(AssistantError, match=r"refused the request: .*bad schema"):
         await _ask(_model(chat))
 
 
 async def test_nobody_listens() -> None:
     model = ChatModel(LLMConfig(base_url="http://127.0.0.1:9/v1", model="qwen", max_retries=1, deadline_s=5))
-    with pytest.raises(AssistantError, match="127.0.0.1:9"):
+    with pytest.raises(AssistantError, match=r"127.0.0.1:9"):
         await _ask(model)
 
 
