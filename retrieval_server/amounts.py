@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 DAYS_PER_MONTH = 30
 DAYS_PER_YEAR = 360
@@ -91,7 +92,7 @@ def _sum_of_sections(tokens: list[str]) -> float | None:
     return total + section
 
 
-def term_days(groups: dict[str, str | None], prefix: str) -> tuple[int, int] | None:
+def term_days(groups: dict[str, str | Any], prefix: str) -> tuple[int, int] | None:
     """(months, days) of a match of `term_pattern`; None where the term is empty or a number cannot be read."""
     found = {k: groups.get(prefix + k) for k in ("years", "half", "half_year", "months", "days")}
     if not any(found.values()):

@@ -67,7 +67,7 @@ def compact_brief(case: Case, max_chars: int = 80) -> str:
 
 @lru_cache(maxsize=65_536)
 def outcome_text(result: str, joint: str = "、", people: int = 2) -> str:
-    """The heaviest sentences of a result in standard words, as 有期徒刑三年（缓刑）、罚金5000元; 等N人 if there are more."""
+    """The heaviest sentences of a result in standard words (有期徒刑三年（缓刑）、罚金5000元), 等N人 if more."""
     if not result.strip():
         return "来源没有判决结果"
     sentences = parse_sentence(result)

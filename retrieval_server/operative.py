@@ -30,6 +30,9 @@ _QUOTE = re.compile(r"[“\"「『]([^”\"」』]*)[”\"」』]")
 _QUOTES_THAT = re.compile(r"即(?![日将时可刻自从])|[::](?=.)")
 _RESTART = re.compile(r"改判|变更为|改为")
 _NEW_SENTENCE = re.compile(r"[。;\n](?=(?:对)?" + ROLE + ")")
+_RESULT_START = re.compile(r"(?:判决|裁定|改判)如下[:,]?")
+_APPEAL_NOTICE = re.compile(r"如不服本(?:判决|裁定)|本(?:判决|裁定)(?:为终审|送达后)")
+_UPHOLDS = re.compile(r"(?<=[,;、])维持")
 _QUASHES = re.compile(r"撤销(?!缓刑的?考验)")
 _UPHELD_START = re.compile(r"^(?:驳回[^。]*?,)?(?:依法)?维持")
 
@@ -44,10 +47,16 @@ class Item:
 
 def operative_items(text: str) -> list[Item]:
     """The items of a result text that are in force, normalised, without notes in brackets."""
-    cleaned = _without_quashed_quotes(_without_brackets(normalise(text)))
+    cleaned = _without_quashed_quotes(_without_brackets(_result_part(normalise(text))))
     pieces = [p for p in _ITEM_MARK.split(cleaned) if p.strip()]
     items = (Item(_without_quashed(p, numbered=len(pieces) > 1), bool(_UPHELD_START.match(p))) for p in pieces)
     return [item for item in items if item.text.strip("。;,\n ")]
+
+
+def _result_part(text: str) -> str:
+    """The result of a whole judgment: after the last 判决如下, before the notice on appeal."""
+    *_, last = _RESULT_START.split(text)
+    return _APPEAL_NOTICE.split(last)[0]
 
 
 def _without_brackets(text: str) -> str:
@@ -88,10 +97,13 @@ def _end_of_quashed(item: str, start: int, numbered: bool) -> int:
     sentence_end = stop.start() if stop else len(item)
     if restart := _RESTART.search(item, start):
         return restart.end()
-    if _QUOTES_THAT.search(item, start, sentence_end):
+    quotes = _QUOTES_THAT.search(item, start, sentence_end)
+    if (upholds := _UPHOLDS.search(item, start, sentence_end)) and not (quotes and quotes.start() < upholds.start()):
+        return upholds.start()
+    if quotes:
         new_sentence = None if numbered else _NEW_SENTENCE.search(item, start)
         return new_sentence.end() if new_sentence else len(item)
     resumes = re.compile(
-        rf"[,:](?=(?:以)?{ROLE}[^,;。]{{1,20}}犯)|(?=维持)|[,](?=(?:与|连同|和|实行|数罪|合并|决定|并与|执行|收监))"
+        rf"[,:](?=(?:以)?{ROLE}[^,;。]{{1,20}}犯)|[,](?=(?:与|连同|和|实行|数罪|合并|决定|并与|执行|收监))"
     ).search(item, start, sentence_end)
     return resumes.end() if resumes else sentence_end

@@ -118,7 +118,7 @@ _TOKENS = re.compile(
             rf"(?P<combined>执行原判(?:决)?(?:认定|确定)?(?:的)?(?:刑罚|刑期)?[,:]?(?={_KIND})"
             rf"|决定(?:合并)?(?:予以)?执行(?:的)?(?:刑罚|刑期)?(?:为)?[,:]?(?=.{{0,12}}?{_KIND})"
             rf"|(?:合并|并罚|数罪)[^,;。]{{0,8}}?执行(?:刑罚|刑期)?(?:为)?[,:]?(?={_KIND})|(?<![未已予])执行(?={_KIND})|(?<!依法)(?<!期满)(?<!以后)减为(?={_KIND}))",
-            rf"(?P<convict>(?:(?P<role>{ROLE})(?P<who>[^,;。:\n犯]{{1,60}}?)|(?<![^,;。:\n])(?P<bare>(?![^,;。:\n犯]{{0,5}}(?:上诉|被告|罪犯))[^,;。:\n犯]{{1,6}}?))?"
+            rf"(?P<convict>(?:(?P<role>{ROLE})(?P<who>[^,;。:\n犯]{{1,60}}?)|(?<![^,;。:\n])即?(?P<bare>(?![^,;。:\n犯]{{0,5}}(?:上诉|被告|罪犯))[^,;。:\n犯]{{1,6}}?))?"
             rf"(?<![罪同从主案累])犯(?:有)?(?!罪)(?P<charge>[^,;。:\n]{{1,60}}?(?<!犯)罪(?!名|行)(?:[、和][^,;。:\n]{{1,40}}?(?<!犯)罪(?!名|行))*))",
             rf"(?P<subject>{ROLE}(?P<subject_name>[^,;。:\n]{{1,30}}?){_STOP})",
             r"(?P<death>(?:死刑|死缓)(?P<reprieve>[,]?(?:缓期|缓刑)(?:[二两2贰]年)?(?:执行)?)?)",
@@ -147,6 +147,7 @@ _TOKENS = re.compile(
 )
 _NOT_A_FINE = re.compile(r"(?:上述|以上|所?判?处的|[缴交]纳?的?|预[缴交]|抵作?|该|[冲抵]|作为|欠缴|部分)$")
 _PENAL_VERB = re.compile(r"(?:判处|决定执行|合并执行|执行|改判|处)(?:罚金)?$")
+_NEXT_TERM = re.compile(r"[、,和](?:有期徒刑|拘役|管制)?" + term_pattern("n_"))
 _NAME_SPLIT = re.compile(r"[、和及与]|以及")
 _TERM_PENALTIES = {
     "有期徒刑": MainPenalty.FIXED_TERM,
@@ -161,7 +162,7 @@ def read_rulings(text: str) -> tuple[list[Ruling], str]:
     reader = _Reader()
     for item in operative_items(text):
         reader.read(item.text, item.upheld)
-    rulings = [r for r in reader.rulings if r.settled and not r.former]
+    rulings = [reader.checked(r) for r in reader.rulings if r.settled and not r.former]
     return rulings, "" if rulings else _why_empty(text, reader)
 
 
@@ -187,12 +188,21 @@ class _Reader:
         self._is_unit = False
         self._upheld = False
         self._item = ""
+        self._upheld_main = False
+
+    def checked(self, ruling: Ruling) -> Ruling:
+        """A ruling with a fine alone is not the whole sentence when the main penalty was upheld without naming it."""
+        if self._upheld_main and ruling.penalty is MainPenalty.NONE and not ruling.upheld and not ruling.problem:
+            return replace(ruling, problem="the upheld main penalty is not repeated in the text")
+        return ruling
 
     def read(self, text: str, upheld: bool) -> None:
         """Read one item of the result."""
         self._upheld, self._item, self._open = upheld, text, []
         for match in _TOKENS.finditer(text):
             getattr(self, f"_on_{self._kind_of(match)}")(match)
+        silent = not any(r.upheld and r.penalty.is_custodial for r in self.rulings)
+        self._upheld_main |= upheld and silent and bool(re.search(r"主刑|定罪量刑|定罪和量刑", text))
 
     @staticmethod
     def _kind_of(match: re.Match[str]) -> str:
@@ -281,6 +291,17 @@ class _Reader:
         if term[0] > 12 * MAX_YEARS:
             return self._fill(problem=f"{match[0]} is longer than the law allows")
         self._main(_TERM_PENALTIES[match["term_kind"]], months=term[0], days=term[1])
+        self._share_out(match.end())
+
+    def _share_out(self, end: int) -> None:
+        """分别判处有期徒刑二年、一年六个月: the terms that follow belong to the other persons of a joint conviction."""
+        for i in self._open[1:]:
+            following = _NEXT_TERM.match(self._item, end)
+            term = term_days(following.groupdict(), "n_") if following else None
+            if following is None or term is None:
+                return
+            self.rulings[i] = replace(self.rulings[i], months=term[0], days=term[1])
+            end = following.end()
 
     def _on_probation(self, match: re.Match[str]) -> None:
         declared = term_days(match.groupdict(), "s_") or re.match(r"(?:宣告|适用)缓刑(?!的|考验)", match[0])
