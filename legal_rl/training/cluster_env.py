@@ -28,7 +28,11 @@ def threads_per_process(threads: int, ranks: int) -> int:
 
 
 def training_environment(
-    threads: int, ranks: int, extra: Mapping[str, str] | None = None, base: Mapping[str, str] | None = None
+    threads: int,
+    ranks: int,
+    extra: Mapping[str, str] | None = None,
+    base: Mapping[str, str] | None = None,
+    wandb: bool = False,
 ) -> dict[str, str]:
     """Environment for a training subprocess; its Ray cluster and all their processes inherit it."""
     env = dict(os.environ if base is None else base)
@@ -37,7 +41,7 @@ def training_environment(
     env.setdefault("TOKENIZERS_PARALLELISM", "false")
     env.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     env.setdefault("PYTHONUNBUFFERED", "1")
-    if not env.get("WANDB_API_KEY"):
+    if wandb and not env.get("WANDB_API_KEY"):
         env.setdefault("WANDB_MODE", "offline")
     if cpu_platform_active():
         env.pop("CUDA_VISIBLE_DEVICES", None)  # Ray compares it with the number of logical GPUs
@@ -58,4 +62,6 @@ def cpu_environment(threads: int) -> dict[str, str]:
         "OMP_WAIT_POLICY": "passive",
         "KMP_BLOCKTIME": "0",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # Lets the engine run its model itself instead of in a further process with all its imports.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }

@@ -32,6 +32,16 @@ def start_ray(settings: GrpoSettings, temp_dir: str | None) -> None:
     ray.init(**options)
 
 
+def _write_agent_file(options: dict[str, Any], out_dir: Path) -> Path:
+    from legal_rl.training.agent_loop import write_agent_file
+    from legal_rl.training.agent_state import AgentOptions
+    from legal_rl.training.verl_config import AGENT_NAME
+
+    path = out_dir / "agent_loop.yaml"
+    write_agent_file(path, AGENT_NAME, AgentOptions(**options))
+    return path
+
+
 def train(job: dict[str, Any]) -> None:
     """Composes verl's config, builds the trainer and runs it to the end."""
     import transfer_queue as tq
@@ -45,7 +55,8 @@ def train(job: dict[str, Any]) -> None:
 
     settings, out_dir = GrpoSettings(**job["settings"]), Path(job["out_dir"])
     paths = [Path(job[name]) for name in ("train_file", "val_file", "model_dir")]
-    config = grpo_config(settings, *paths, out_dir, Path(job["agent_file"]))
+    agent_file = Path(job["agent_file"]) if "agent_file" in job else _write_agent_file(job["agent"], out_dir)
+    config = grpo_config(settings, *paths, out_dir, agent_file)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     start_ray(settings, job.get("ray_temp_dir"))
     config.transfer_queue.enable = True

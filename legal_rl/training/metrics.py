@@ -66,3 +66,9 @@ def _complete_lines(path: Path) -> Iterator[dict[str, float]]:
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):  # a line without its end is still being written
             yield json.loads(line)
+
+
+def latest_step(checkpoints: Path) -> int:
+    """Step of the newest complete checkpoint by verl's tracker file; 0 when there is none."""
+    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    return int(tracker.read_text().strip()) if tracker.exists() else 0

@@ -1,4 +1,4 @@
-"""Runs a training stage as a subprocess: its environment is set before torch loads, and killing it leaves no Ray behind.
+"""Runs a training stage as a subprocess: its environment is set before torch loads; killing it leaves no Ray behind.
 
 The child reads a job file, writes `metrics.jsonl`, and on failure an error file with one line for the user.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,8 +30,9 @@ def run_stage(
     env: Mapping[str, str],
     on_step: OnStep | None = None,
     launcher: Sequence[str] = (),
+    on_notice: Callable[[str], None] | None = None,
 ) -> None:
-    """Runs `python -m module job.json` and reports each new metrics line to `on_step`.
+    """Runs `python -m module job.json`; reports new metrics lines to `on_step`, lines of notices.txt to `on_notice`.
 
     Raises:
         TrainingError: the stage failed; the text is the child's own one-line reason, or points to its log.
@@ -44,7 +46,7 @@ def run_stage(
     with log_file.open("ab") as log:
         child = subprocess.Popen(command, env=dict(env), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            _watch(child, out_dir / "metrics.jsonl", seen, on_step)
+            _watch(child, out_dir, seen, on_step, on_notice)
         except BaseException:
             _stop(child)
             raise
@@ -54,19 +56,35 @@ def run_stage(
         raise TrainingError(reason or f"the stage ended with exit code {child.returncode}; see {log_file}")
 
 
-def _watch(child: subprocess.Popen[bytes], metrics: Path, seen: int, on_step: OnStep | None) -> None:
-    """Follows the metrics until the child ends. A resumed run may first shorten the file."""
+def _watch(
+    child: subprocess.Popen[bytes],
+    out_dir: Path,
+    seen: int,
+    on_step: OnStep | None,
+    on_notice: Callable[[str], None] | None,
+) -> None:
+    """Follows metrics and notices until the child ends. A resumed run may first shorten the metrics."""
+    notices_seen = 0
     while True:
         running = child.poll() is None
-        rows = read_metrics(metrics)
+        rows = read_metrics(out_dir / "metrics.jsonl")
         seen = min(seen, len(rows))
         for row in rows[seen:]:
             if on_step:
                 on_step(row)
         seen = len(rows)
+        notices = _lines(out_dir / "notices.txt")
+        for line in notices[notices_seen:]:
+            if on_notice:
+                on_notice(line)
+        notices_seen = len(notices)
         if not running:
             return
         time.sleep(POLL_S)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
@@ -95,3 +113,10 @@ def _group_alive(group: int) -> bool:
 def write_error(job_file: Path, text: str) -> None:
     """Leaves the one line that the parent shows to the user."""
     (job_file.parent / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import transfer_queue as tq
@@ -23,6 +24,10 @@ TOLERANCE = 1e-9
 
 class NoSignalError(LegalRLError):
     """Every group drawn for a step was dropped, so there is nothing to learn from."""
+
+
+class OutageError(LegalRLError):
+    """The retrieval server stayed away for longer than the run was to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class GroupFilterBuffer(ReplayBuffer):
             min_valid=int(sampler_kwargs.min_valid),
         )
         self._max_refills = int(sampler_kwargs.max_refills)
+        self._stop_file = Path(sampler_kwargs.stop_file)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, float]]:
         """A batch of up to `batch_size` groups and the filter's counts."""
@@ -97,6 +103,8 @@ class GroupFilterBuffer(ReplayBuffer):
     def _wait_until_idle(self, partition_id: str) -> None:
         """Blocks until no rollout of the partition is pending or running."""
         while True:
+            if self._stop_file.exists():
+                raise OutageError(self._stop_file.read_text(encoding="utf-8").strip())
             self._sync_metadata_from_transfer_queue()
             if not (self.pending_keys[partition_id] or self.running_keys[partition_id]):
                 return

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from legal_rl.training.metrics import MetricsFile, TrainingError, check_finite
+from legal_rl.training.replay import OutageError
 
 
 class EmptyEvidenceGuard:
@@ -59,6 +61,23 @@ class LegalTrainer(PPOTrainerSync):
         """`global_steps` is already the first step to train."""
         self._metrics_file = MetricsFile(self._metrics_path, resume_step=self.global_steps - 1)
         print(f"[grpo] steps {self.global_steps}..{self.total_training_steps}", flush=True)
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        """One step; an outage in it first saves what the steps before have learnt."""
+        loader_state = self.train_dataloader.state_dict()
+        try:
+            return super().step(metrics, timing_raw)
+        except OutageError:
+            self._save_finished_steps(loader_state)
+            raise
+
+    def _save_finished_steps(self, loader_state: Any) -> None:
+        """Checkpoint of the last finished step, with the data position before the step that failed."""
+        self.global_steps -= 1
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        if self.global_steps > 0 and not folder.exists():
+            self._save_checkpoint()
+            torch.save(loader_state, folder / "data.pt")
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int

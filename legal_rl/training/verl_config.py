@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from legal_rl.platform.activation import cpu_platform_active
+from legal_rl.training.agent_state import STOP_FILE
 from legal_rl.training.settings import GrpoSettings, SftSettings
 
 AGENT_NAME = "legal"
+CHECKPOINT_CONTENTS = ["model", "optimizer", "extra", "hf_model"]
+"""With `hf_model`, each checkpoint holds a Hugging Face folder, so that export needs no merging."""
 Overrides = dict[str, Any]
 
 
@@ -99,6 +102,8 @@ def sft_config(settings: SftSettings, train_file: Path, model_dir: Path, out_dir
         "optim.lr_warmup_steps_ratio": settings.warmup_ratio,
         "trainer.save_freq": settings.save_every,
         "trainer.max_ckpt_to_keep": 1,
+        "checkpoint.save_contents": CHECKPOINT_CONTENTS,
+        "checkpoint.load_contents": ["model", "optimizer", "extra"],
         "trainer.seed": settings.seed,
         "data.train_files": str(train_file),
         "data.train_batch_size": settings.batch_size,
@@ -121,6 +126,8 @@ def _actor(settings: GrpoSettings) -> Overrides:
         **_engine(f"{ref}.fsdp_config", settings.dtype, settings.seed),
         **_optimizer(f"{actor}.optim", settings),
         f"{actor}.strategy": "fsdp2",
+        f"{actor}.checkpoint.save_contents": CHECKPOINT_CONTENTS,
+        f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
         f"{actor}.optim.lr_warmup_steps": settings.warmup_steps,
         f"{actor}.ppo_mini_batch_size": mini,
         f"{actor}.ppo_epochs": settings.epochs_per_batch,
@@ -168,7 +175,7 @@ def _rollout(settings: GrpoSettings, agent_file: Path) -> Overrides:
     return overrides
 
 
-def _sampler(settings: GrpoSettings) -> Overrides:
+def _sampler(settings: GrpoSettings, out_dir: Path) -> Overrides:
     sampler = "trainer.v1.sampler"
     return {
         f"{sampler}.custom_sampler.path": "pkg://legal_rl.training.replay",
@@ -177,6 +184,7 @@ def _sampler(settings: GrpoSettings) -> Overrides:
         f"+{sampler}.sampler_kwargs.metrics": list(settings.filter_metrics),
         f"+{sampler}.sampler_kwargs.min_valid": settings.min_valid_rollouts,
         f"+{sampler}.sampler_kwargs.max_refills": settings.max_refills,
+        f"+{sampler}.sampler_kwargs.stop_file": str(out_dir / STOP_FILE),
     }
 
 
@@ -189,7 +197,7 @@ def grpo_config(
         **_actor(settings),
         **_rollout(settings, agent_file),
         **_trainer(settings, out_dir),
-        **_sampler(settings),
+        **_sampler(settings, out_dir),
         "algorithm.adv_estimator": "grpo",
         "algorithm.rollout_correction.bypass_mode": settings.use_sampled_logprobs,
         "trainer.save_freq": settings.save_every if settings.save_every > 0 else 1_000_000_000,
