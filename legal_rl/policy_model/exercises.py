@@ -1,9 +1,10 @@
 """Reading exercises: what the tiny policy is pretrained on, made from statutes of the train part only.
 
-A model of a few million parameters answers questions about laws it never saw only if it has learned to look things up in its context:
-find the unit whose heading or text matches, then copy what stands beside it. Statute text alone teaches that very late. An exercise
-shows a few made-up headings over real article texts, in the chat's and the evidence's layout, and asks several short questions that only
-the context can answer. Headings are invented anew each time, so there is nothing to memorise.
+A model of a few million parameters answers questions about laws it never saw only if it has learned to look things
+up in its context: find the unit whose heading or text matches, then copy what stands beside it. Statute text alone
+teaches that very late. An exercise shows a few made-up headings over real article texts, in the chat's and the
+evidence's layout, and asks several short questions that only the context can answer. Headings are invented anew
+each time, so there is nothing to memorise.
 
     <|im_start|>user\n…[1] law/渔业法@2013-12-28#31 《中华人民共和国渔业法》第三十一条\n国家对渔业…<|im_end|>
     <|im_start|>assistant\n<think>渔业法第三十一条</think><answer>国家对渔业…</answer><|im_end|>
@@ -68,10 +69,13 @@ class ExerciseMaker:
         if not self.texts:
             raise ValueError("no article text of 16 characters or more to make exercises from")
         self.context_weight = context_weight
+        self.progress = 0.0
+        """Place in the curriculum, 0 (short and dense) to 1 (as long as in a rollout)."""
         self.names = self._law_names()
 
-    def make(self, progress: float) -> Exercise:
-        """One exercise; `progress` in [0, 1] is the place in the curriculum (short and dense -> long, as in a rollout)."""
+    def make(self) -> Exercise:
+        """The next exercise for the present `progress`."""
+        progress = self.progress
         if self.rng.random() < max(0.1, 0.6 - 1.2 * progress):
             return self._repetition(progress)
         return self._reading(progress)
@@ -90,7 +94,7 @@ class ExerciseMaker:
         return number, article_label(number, sub)
 
     def _units(self, count: int, chars: int) -> list[Unit]:
-        """Units with different keys; half of the time of one law with neighbouring numbers, as a real search returns."""
+        """Units with different keys; half of the time neighbours in one law, as a real search returns them."""
         same, law, near = self.rng.random() < 0.5, self._law(), None
         units: dict[str, Unit] = {}
         while len(units) < count:
@@ -98,9 +102,13 @@ class ExerciseMaker:
             number, label = self._label(near)
             near = number if same else None
             text = self._window(chars)
-            marker = f"law/{law}@{self.rng.randint(1990, 2025)}-{self.rng.randint(1, 12):02}-{self.rng.randint(1, 31):02}#{number}"
-            units[law + label] = Unit(law, label, text, marker)
+            marked = self.rng.random() < 0.5 + 0.5 * self.progress
+            units[law + label] = Unit(law, label, text, self._marker(law, number) if marked else "")
         return list(units.values())
+
+    def _marker(self, law: str, number: int) -> str:
+        year, month, day = self.rng.randint(1990, 2025), self.rng.randint(1, 12), self.rng.randint(1, 31)
+        return f"law/{law}@{year}-{month:02}-{day:02}#{number}"
 
     def _window(self, chars: int) -> str:
         text = self.rng.choice(self.texts)
@@ -124,10 +132,11 @@ class ExerciseMaker:
         return exercise
 
     def _reading(self, progress: float) -> Exercise:
-        count = self.rng.randint(1, 3) if progress < 0.3 else self.rng.randint(2, 4)
-        units = self._units(count, chars=int(24 + 56 * min(1.0, 1.3 * progress)))
+        count = self.rng.randint(1, 2) if progress < 0.3 else self.rng.randint(2, 3)
+        units = self._units(count, chars=int(24 + 56 * min(1.0, 1.5 * progress)))
         shown = "\n".join(
-            f"[{i}] {u.marker} 《中华人民共和国{u.law}》{u.label}\n{u.text}" for i, u in enumerate(units, 1)
+            f"[{i}] {u.marker}{' ' if u.marker else ''}《中华人民共和国{u.law}》{u.label}\n{u.text}"
+            for i, u in enumerate(units, 1)
         )
         block = f"<tool_response>\n<information>\n{shown}\n</information>\n</tool_response>"
         exercise = [Segment(f"<|im_start|>user\n{block}<|im_end|>\n", self.context_weight)]

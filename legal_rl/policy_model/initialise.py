@@ -1,11 +1,10 @@
 """A first guess for the attention heads that lets copying begin at once.
 
-Copying from the context needs heads of two kinds that find each other: one that hands a token the tokens before it, and one in a later
-layer that looks for the place where the present token was handed on. Random weights find this pair only after millions of tokens. Here
-the heads of the first layer begin as "the token k places before" (through the rotary embedding, on a constant direction of the
-embedding), and those of the later layers compare what a token is with what others were handed. Everything stays trainable, and the
-architecture is an ordinary Qwen3.
-"""
+Copying from the context needs heads of two kinds that find each other: one that hands a token the tokens before it,
+and one in a later layer that looks for the place where the present token was handed on. Random weights find this
+pair only after millions of tokens. Here the heads of the first layer begin as "the token k places before" (through
+the rotary embedding, on a constant direction of the embedding), and those of the later layers compare what a token
+is with what others were handed. Everything stays trainable, and the architecture is an ordinary Qwen3."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.T
 def _positional_layer(
     model: Qwen3ForCausalLM, attention: torch.nn.Module, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """First layer: head h hands on the token `_OFFSETS[h]` before. Returns what all heads read and where they write it."""
+    """First layer: head h hands on the token `_OFFSETS[h]` before. Returns what heads read and where they write it."""
     import torch
 
     config = model.config

@@ -2,9 +2,9 @@
 
     pretrain(model, tokenizer, texts, settings, work_dir) -> PretrainReport(steps=…, tokens=…, loss=…)
 
-Batches are a function of (seed, step), so a run that was killed goes on exactly where its last checkpoint was. Losses are weighted per
-token: what must be copied counts fully, the context a little. Metrics go to `pretrain.jsonl`, one line each `log_steps`.
-"""
+Batches are a function of (seed, step), so a run that was killed goes on exactly where its last checkpoint was.
+Losses are weighted per token: what must be copied counts fully, the context a little. Metrics go to
+`pretrain.jsonl`, one line each `log_steps`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from legal_rl.errors import ModelError
 from legal_rl.policy_model.exercises import Exercise, ExerciseMaker
 from legal_rl.policy_model.settings import PolicySettings
+from legal_rl.policy_model.tokenizer import END_OF_TEXT
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 METRICS_FILE = "pretrain.jsonl"
 CHECKPOINT_FILE = "pretrain_checkpoint.pt"
-_BUCKET = 32
+_MAX_MISSES = 2
+"""A batch is full when this many exercises in a row found no place."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class PretrainState:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one length: `ids_BT`, `weights_BT` (weight of predicting the token at that place from those before it)."""
+    """Rows of one length: `ids_BT`, `weights_BT` (weight of predicting the token there from those before it)."""
 
     ids_BT: torch.Tensor
     weights_BT: torch.Tensor
@@ -66,29 +68,27 @@ def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise, max_length: i
     return encoded["input_ids"][:max_length], weights[:max_length]
 
 
-def make_batch(
-    maker: ExerciseMaker, tokenizer: PreTrainedTokenizerFast, settings: PolicySettings, step: int, progress: float
-) -> Batch:
-    """The batch of a step: exercises concatenated into rows of the curriculum's length, no padding."""
+def make_batch(maker: ExerciseMaker, tokenizer: PreTrainedTokenizerFast, settings: PolicySettings, step: int) -> Batch:
+    """The batch of a step: whole exercises packed into rows, first fit; the rest of a row is padding of weight 0."""
     import torch
 
     maker.rng.seed(f"{settings.seed}/{step}")
-    length = curriculum_length(settings.max_length, progress)
-    rows = max(1, settings.tokens_per_step // length)
-    ids: list[int] = []
-    weights: list[float] = []
-    while len(ids) < rows * length:
-        more_ids, more_weights = encode(tokenizer, maker.make(progress), length)
-        ids += more_ids
-        weights += more_weights
-    ids_BT = torch.tensor(ids[: rows * length]).view(rows, length)
-    return Batch(ids_BT, torch.tensor(weights[: rows * length]).view(rows, length))
-
-
-def curriculum_length(max_length: int, progress: float) -> int:
-    """Row length: a quarter of the longest at first, all of it from two thirds of the training on; a multiple of 32."""
-    share = min(1.0, 0.25 + 1.125 * progress)
-    return max(_BUCKET, int(max_length * share) // _BUCKET * _BUCKET)
+    count, length = max(1, settings.tokens_per_step // settings.max_length), settings.max_length
+    rows: list[tuple[list[int], list[float]]] = [([], []) for _ in range(count)]
+    misses = 0
+    while misses < _MAX_MISSES:
+        ids, weights = encode(tokenizer, maker.make(), length)
+        row = next((row for row in rows if len(row[0]) + len(ids) <= length), None)
+        if row is None:
+            misses += 1
+            continue
+        row[0].extend(ids)
+        row[1].extend(weights)
+    longest = max(len(ids) for ids, _ in rows)
+    padding = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
+    ids_BT = torch.tensor([ids + [padding] * (longest - len(ids)) for ids, _ in rows])
+    weights_BT = torch.tensor([weights + [0.0] * (longest - len(weights)) for _, weights in rows])
+    return Batch(ids_BT, weights_BT)
 
 
 def learning_rate(settings: PolicySettings, step: int, progress: float) -> float:
@@ -144,7 +144,8 @@ def pretrain(
         task = bar.add_task("pretraining", total=1.0, completed=progress_of(settings, state))
         while (progress := progress_of(settings, state)) < 1.0:
             started = time.monotonic()
-            batch = make_batch(maker, tokenizer, settings, state.step, progress)
+            maker.progress = progress
+            batch = make_batch(maker, tokenizer, settings, state.step)
             train_step(model, optimizer, batch, settings, state, progress)
             state.step += 1
             state.tokens += batch.ids_BT.numel()

@@ -30,12 +30,12 @@ class PolicySettings(BaseModel):
     max_positions: int = Field(default=2048, ge=64)
 
     minutes: float = Field(default=4.0, ge=0)
-    """Wall-clock bound of the pretraining; 0 = none, only `steps` counts. A bound makes the weights depend on the machine's speed."""
+    """Wall-clock bound of the pretraining; 0 = none. A bound that is reached makes weights depend on the machine."""
     steps: int = Field(default=3000, ge=0)
-    """Optimizer steps; with `minutes` the first bound reached ends the training, and the schedule follows the nearer one."""
+    """Optimizer steps; the first bound reached ends the training, and the schedule follows the nearer one."""
     tokens_per_step: int = Field(default=2048, ge=256)
-    max_length: int = Field(default=384, ge=64)
-    """Longest exercise in tokens, reached at the end of the curriculum."""
+    max_length: int = Field(default=448, ge=64)
+    """Row length in tokens; whole exercises are packed into rows."""
     learning_rate: float = Field(default=2e-3, gt=0)
     embedding_rate_factor: float = Field(default=3.0, gt=0)
     """The embedding, which is the output layer too, learns this many times faster."""

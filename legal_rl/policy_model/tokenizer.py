@@ -1,9 +1,9 @@
 """Byte-level BPE for statutes and the Lawyer's protocol, as a Hugging Face folder with Qwen3's chat rules.
 
-A piece of text must have the same tokens wherever it stands, or a small model cannot copy it. So merges never cross punctuation, and
-every character of an article number (第 二 百 六 十 四 条) is a token of its own: 刑法第二百六十四条 is spelled alike in a question,
-in a query and in the evidence. The protocol's tags are single tokens, as Qwen3's own are.
-"""
+A piece of text must have the same tokens wherever it stands, or a small model cannot copy it. So merges never cross
+punctuation, and every character of an article number (第 二 百 六 十 四 条) is a token of its own:
+刑法第二百六十四条 is spelled alike in a question, in a query and in the evidence. The protocol's tags are single
+tokens, as Qwen3's own are."""
 
 from __future__ import annotations
 
