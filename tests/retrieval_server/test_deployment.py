@@ -1,0 +1,62 @@
+"""The Legal Assistant as Ray Serve replicas on a local Ray: the same answers over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from typing import Any
+
+import pytest
+
+from retrieval_server.assistant import LegalAssistant
+from retrieval_server.client import AssistantClient
+from retrieval_server.types import SearchQuery, Source, Status
+
+pytestmark = pytest.mark.slow
+
+QUERIES = [
+    SearchQuery(source=Source.STATUTE, query="刑法第264条 盗窃", intent="量刑幅度", top_k=2),
+    SearchQuery(source=Source.PRECEDENT, query="商场盗窃手机", top_k=2),
+]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_replicas_answer_as_the_assistant_does(toy_index: Any) -> None:
+    ray = pytest.importorskip("ray")
+    from ray import serve
+
+    from retrieval_server.deployment import deploy
+    from retrieval_server.server import PortError
+
+    with tempfile.TemporaryDirectory(prefix="lrl-", ignore_cleanup_errors=True) as folder:
+        ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
+        try:
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                with pytest.raises(PortError, match="in use"):
+                    deploy(toy_index.folder, port=taken.getsockname()[1])
+            url = deploy(toy_index.folder, port=_free_port(), replicas=2, num_cpus=0.5, timeout_s=120)
+            asyncio.run(_check(url, toy_index))
+            # A second deployment on the running Serve instance replaces the first one.
+            assert deploy(toy_index.folder, port=int(url.rsplit(":", 1)[1]), num_cpus=0.5) == url
+            asyncio.run(_check(url, toy_index))
+        finally:
+            serve.shutdown()
+            ray.shutdown()
+
+
+async def _check(url: str, toy_index: Any) -> None:
+    client = AssistantClient(url, timeout_s=60)
+    groups = await asyncio.gather(*(client.search(QUERIES) for _ in range(10)))
+    await client.aclose()
+    wanted = LegalAssistant(toy_index).search_sync(QUERIES)
+    for results in groups:
+        assert [result.status for result in results] == [Status.OK, Status.OK]
+        assert [result.evidence for result in results] == [result.evidence for result in wanted]
