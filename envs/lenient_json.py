@@ -15,6 +15,7 @@ _OPENERS = {'"': '"”“＂', "“": '”"“', "”": '”"', "＂": '＂"', "
 _COLONS, _COMMAS, _OPEN_BRACES, _CLOSE_BRACES = ":：", ",，", "{｛", "}｝"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _MAX_DEPTH = 3
+_KEY_WITHOUT_COMMA = re.compile(r"""["'“”‘’＂]\s{0,9}["'“‘”’＂][A-Za-z_]{1,20}["'“”‘’＂]\s{0,9}[:：]""")
 
 
 def strip_fence(text: str) -> str:
@@ -93,6 +94,8 @@ class _Scanner:
             elif ch in closers and self.closes(followers):
                 self.at += 1
                 return "".join(parts)
+            elif ch in closers and _KEY_WITHOUT_COMMA.match(self.text, self.at):
+                raise ValueError(f"第 {self.at + 2} 个字符处缺少逗号")
             else:
                 parts.append(ch)
                 self.at += 1

@@ -1,7 +1,7 @@
 """Evidence as the text that the Lawyer reads.
 
     render_result(SearchResult(status="ok", evidence=(…,)), chars=80, style="compact")
-    -> "<information>\\n[1] law/刑法@2023-12-29#264 《刑法》第二百六十四条\\n盗窃公私财物，…\\n</information>"
+    -> "<information>\\n[1]《刑法》第二百六十四条\\n盗窃公私财物，…\\n</information>"
 
 Everything between the information tags is evidence for the masks; the tags cannot occur inside, whatever the corpus
 holds.
@@ -15,7 +15,7 @@ from typing import Literal
 from retrieval_server.types import CourtLevel, Evidence, SearchResult, Status
 
 Style = Literal["full", "compact"]
-"""`full`: with court level, version, charges and notes. `compact`: id, title and label only, for tiny policies."""
+"""`full`: id, court level, version, charges and notes. `compact`: short title and label only, for tiny policies."""
 
 OPEN, CLOSE = "<information>", "</information>"
 EMPTY_TEXT = "未检索到相关内容。"
@@ -48,7 +48,11 @@ def render_result(result: SearchResult, chars: int, style: Style = "full") -> st
 
 def render_unit(number: int, unit: Evidence, chars: int, style: Style = "full") -> str:
     """One numbered evidence unit: a head line and the clipped text."""
-    head = f"[{number}] {unit.id} 《{unit.title.strip('《》')}》{unit.label}"
+    title = unit.title.strip("《》")
+    if style == "compact":
+        head = f"[{number}]《{title.removeprefix('中华人民共和国')}》{unit.label}"
+    else:
+        head = f"[{number}] {unit.id} 《{title}》{unit.label}"
     remarks = _remarks(unit) if style == "full" else ()
     body = [head + (f"（{'；'.join(remarks)}）" if remarks else ""), clip(unit.text, chars)]
     return neutralise("\n".join(body))

@@ -7,6 +7,8 @@ Unknown keys are errors. Keys for endpoints come from environment variables, nev
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from retrieval_server.types import MAX_QUERY_CHARS
@@ -54,6 +56,10 @@ class AssistantConfig(_Settings):
     """Relevance against authority in Base (paper, section 3.2.2)."""
     beta: float = Field(default=0.3, ge=0)
     """Diversity penalty of the MMR."""
+    brief_chars: int = Field(default=150, ge=20)
+    """Longest extractive case brief in characters."""
+    brief_style: Literal["full", "compact"] = "full"
+    """`compact`: court, charges and sentence only, for small policies."""
     evidence_chars: int = Field(default=1_200, ge=20)
     """Longest evidence text in characters; longer ones are cut and end with `…`."""
     rerank_chunk_chars: int = Field(default=12_000, ge=200)

@@ -160,8 +160,8 @@ def article_text(article: Article) -> str:
 
 
 def case_text(case: Case) -> str:
-    """What of a case is indexed: charges, facts and reasons."""
-    return " ".join((*case.charges, case.facts, case.reason))[:MAX_CASE_CHARS]
+    """What of a case is indexed: court, charges, facts and reasons."""
+    return " ".join((case.court, *case.charges, case.facts, case.reason))[:MAX_CASE_CHARS]
 
 
 def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], None] | None) -> LegalIndex:

@@ -105,7 +105,10 @@ def _precedent_pools(
 def _select(query: SearchQuery, candidates: Sequence[CaseCandidate], config: AssistantConfig) -> Pool:
     """Authority- and diversity-aware selection; the units keep the names of the retrievers that found them."""
     pairs = [(c.case, c.relevance) for c in candidates]
-    chosen = rerank_precedents(query, pairs, query.top_k, alpha=config.alpha, beta=config.beta)
+    compact = config.brief_style == "compact"
+    chosen = rerank_precedents(
+        query, pairs, query.top_k, config.alpha, config.beta, brief_chars=config.brief_chars, compact=compact
+    )
     by_id = {c.case.id: c for c in candidates}
     units = tuple(
         unit.model_copy(update={"provenance": tuple(dict.fromkeys((*by_id[unit.id].provenance, *unit.provenance)))})

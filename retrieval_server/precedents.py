@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval_server.briefs import brief_case
+from retrieval_server.briefs import brief_case, compact_brief
 from retrieval_server.courts import LEVEL_NAMES, MAX_AUTHORITY, authority_score, court_level
 from retrieval_server.types import Case, CourtLevel, Evidence, SearchQuery, Source
 
@@ -130,11 +130,12 @@ def rerank_precedents(
     charge_boost: float = CHARGE_BOOST,
     circumstance_boost: float = CIRCUMSTANCE_BOOST,
     brief_chars: int = 150,
+    compact: bool = False,
 ) -> list[Evidence]:
     """Evidence units for the precedents selected from (case, retrieval score) pairs, ranked from 1.
 
     Charge and circumstances named in the query raise the relevance before the MMR; `score` is M(d | S), and a unit
-    whose PSI is unknown says so in `notes`.
+    whose PSI is unknown says so in `notes`. `compact` briefs hold court, charges and sentence only.
     """
     if not candidates:
         return []
@@ -144,17 +145,21 @@ def rerank_precedents(
     authority = np.array([authority_score(case.court_level) for case in cases])
     psi = np.array([math.nan if case.psi is None else case.psi for case in cases])
     picks = mmr(relevance, authority, psi, k, alpha, beta)
-    return [_evidence(query, cases[p.index], p, rank, brief_chars) for rank, p in enumerate(picks, start=1)]
+
+    def brief(case: Case) -> str:
+        return compact_brief(case, brief_chars) if compact else brief_case(case, brief_chars, query.query)
+
+    return [_evidence(cases[p.index], p, rank, brief(cases[p.index])) for rank, p in enumerate(picks, start=1)]
 
 
-def _evidence(query: SearchQuery, case: Case, pick: Pick, rank: int, brief_chars: int) -> Evidence:
+def _evidence(case: Case, pick: Pick, rank: int, brief: str) -> Evidence:
     notes = () if pick.psi_known else (f"量刑指数未知：{case.psi_note or '来源没有判决结果'}",)
     return Evidence(
         id=case.id,
         source=Source.PRECEDENT,
         title=" ".join(filter(None, (case.court, "、".join(case.charges)))),
         label=f"{LEVEL_NAMES[case.court_level]}法院",
-        text=brief_case(case, max_chars=brief_chars, query=query.query),
+        text=brief,
         score=round(pick.score, 6),
         rank=rank,
         court_level=case.court_level,
