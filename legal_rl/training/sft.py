@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.records import read_rollouts
+from envs.tokens import record_from_messages
 from envs.types import TokenRecord
 from legal_rl.training.cluster_env import training_environment
 from legal_rl.training.export import export_checkpoint
@@ -28,12 +29,17 @@ class TrainingResult:
     max_logit_difference: float = 0.0
 
 
-def records_from_rollouts(path: Path) -> Iterable[TokenRecord]:
-    """Token records of the rollouts in a JSON Lines file."""
+def records_from_rollouts(path: Path, model_dir: Path) -> Iterable[TokenRecord]:
+    """Token records of the rollouts in a JSON Lines file.
+
+    Rollouts of a text policy (the teacher) carry messages only; the environment's own token builder turns them into
+    the tokens that a rollout of the model would have.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
     for rollout in read_rollouts(path):
-        if rollout.tokens is None:
-            raise TrainingError(f"{path}: rollout of {rollout.question.id} carries no tokens")
-        yield rollout.tokens
+        yield rollout.tokens or record_from_messages(tokenizer, rollout.messages)
 
 
 def run_sft(
@@ -56,7 +62,7 @@ def run_sft(
     rows = records_file
     if records_file.suffix != ".parquet":
         rows = out_dir / "train.parquet"
-        count = write_sft_rows(records_from_rollouts(records_file), rows, settings.mask, settings.max_length)
+        count = write_sft_rows(records_from_rollouts(records_file, model_dir), rows, settings.mask, settings.max_length)
         if count < settings.batch_size:
             raise TrainingError(f"{records_file}: {count} trajectories, fewer than one batch ({settings.batch_size})")
     job = {
