@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from envs.env import EnvConfig
 from legal_rl.cluster.layout import Layout
-from legal_rl.data.settings import QuestionSettings
+from legal_rl.data.settings import QuestionSettings, TeacherSettings
 from legal_rl.errors import ConfigError
 from legal_rl.policy_model.settings import PolicySettings
 from legal_rl.training.settings import GrpoSettings, SftSettings
@@ -70,6 +70,7 @@ class RunConfig(_Section):
     layout: Layout = Field(default_factory=lambda: Layout(gpus_per_node=4, gpu_memory_gib=141, trainer_gpus=(0, 1, 2)))
     knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
     questions: QuestionSettings = Field(default_factory=QuestionSettings)
+    teacher: TeacherSettings = Field(default_factory=TeacherSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
     environment: EnvConfig = Field(default_factory=EnvConfig)
     assistant: AssistantConfig = Field(default_factory=AssistantConfig)

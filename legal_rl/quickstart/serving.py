@@ -57,7 +57,9 @@ def _wait_ready(url: str, log: Path, process) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise StageError(f"the retrieval server ended with exit code {process.returncode}{children.last_error(log)}")
+            raise StageError(
+                f"the retrieval server ended with exit code {process.returncode}{children.last_error(log)}"
+            )
         try:
             if httpx.get(f"{url}/readyz", timeout=2.0).status_code == 200:
                 return

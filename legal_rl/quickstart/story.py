@@ -16,9 +16,9 @@ from rich.rule import Rule
 
 from legal_rl import __version__
 from legal_rl.config import RunConfig, write_config
-from legal_rl.errors import ConfigError, ModelError
+from legal_rl.errors import ConfigError, ModelError, StageError
 from legal_rl.quickstart import children
-from legal_rl.quickstart.stages import Outcome, Stage, run_lock, run_stages, write_json
+from legal_rl.quickstart.stages import Outcome, Stage, read_json, run_lock, run_stages, write_json
 
 STAGES = {
     "knowledge": "Index statutes and precedents",
@@ -32,7 +32,7 @@ STAGES = {
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "knowledge": ("knowledge",),
-    "trajectories": ("questions", "environment", "assistant", "seed"),
+    "trajectories": ("questions", "teacher", "environment", "assistant"),
     "policy": ("policy", "model", "seed"),
     "sft": ("sft", "seed"),
     "grpo": ("grpo", "rewards", "environment", "assistant", "seed", "layout"),
@@ -96,9 +96,12 @@ def _stage(name: str, config: RunConfig, config_file: Path) -> Stage:
 
 
 def _work(name: str, config_file: Path, folder: Path) -> dict[str, Any]:
-    from legal_rl.quickstart.stages import read_json
-
-    children.run(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=_quiet())
+    process = children.start(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=_quiet())
+    code = children.wait(process)
+    if code != 0:
+        error = folder / "error.txt"
+        reason = error.read_text(encoding="utf-8") if error.exists() else f"ended with exit code {code}"
+        raise StageError(f"stage {name}: {reason}")
     return read_json(folder / "summary.json")
 
 
