@@ -7,6 +7,9 @@ The index folder must be readable on every node that gets a replica. Without Ray
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from fastapi import FastAPI
 from retrieval_server.config import AssistantConfig, ServiceConfig
 from retrieval_server.server import ServerSettings, bind, build_app, run_server
 
-__all__ = ["APP_NAME", "build_deployment", "deploy", "run_server"]
+__all__ = ["APP_NAME", "build_deployment", "deploy", "run_server", "serve_replicas"]
 
 APP_NAME = "legal-assistant"
 
@@ -100,3 +103,43 @@ def _serve_runs() -> bool:
         return bool(serve.status().proxies)
     except RayServeException:
         return False
+
+
+def serve_replicas(
+    index_dir: str | Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    config: AssistantConfig | None = None,
+    service: ServiceConfig | None = None,
+    replicas: int = 1,
+    num_cpus: float = 1.0,
+    num_gpus: float = 0.0,
+) -> None:
+    """`deploy`, then wait for SIGTERM or SIGINT and take the application down again.
+
+    Joins the cluster that `RAY_ADDRESS` names, else starts Ray on this machine.
+
+    Raises:
+        IndexStateError: the index cannot be opened (checked here, before replicas fail one after the other).
+        PortError: the port is in use.
+    """
+    import ray
+    from ray import serve
+
+    from retrieval_server.index import open_index
+
+    open_index(index_dir)
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    stop = threading.Event()
+    handlers = {sig: signal.signal(sig, lambda *_: stop.set()) for sig in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        url = deploy(index_dir, config, service, host, port, replicas, num_cpus, num_gpus)
+        print(f"Legal Assistant listening on {url} ({replicas} replicas, pid {os.getpid()})", flush=True)
+        while not stop.wait(1.0):  # Short waits: a wait without end would not let the signal handler run.
+            pass
+        serve.delete(APP_NAME)
+    finally:
+        for sig, handler in handlers.items():
+            signal.signal(sig, handler)
+        ray.shutdown()

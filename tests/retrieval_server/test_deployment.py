@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -50,6 +53,24 @@ def test_replicas_answer_as_the_assistant_does(toy_index: Any) -> None:
         finally:
             serve.shutdown()
             ray.shutdown()
+
+
+def test_serve_replicas_until_told_to_stop(toy_index: Any) -> None:
+    pytest.importorskip("ray")
+    code = (
+        "import ray, sys; from retrieval_server.deployment import serve_replicas\n"
+        "ray.init(address='local', num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[3])\n"
+        "serve_replicas(sys.argv[1], port=int(sys.argv[2]), replicas=1)"
+    )
+    with tempfile.TemporaryDirectory(prefix="lrl-", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-c", code, str(toy_index.folder), str(_free_port()), folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            line = next(line for line in process.stdout if line.startswith("Legal Assistant listening on http://"))
+            asyncio.run(_check(line.split()[4], toy_index))
+            process.send_signal(signal.SIGTERM)
+            process.stdout.read()
+            assert process.wait(60) == 0
 
 
 async def _check(url: str, toy_index: Any) -> None:
