@@ -55,6 +55,8 @@ class HybridIndex:
             mask_N: bool per row; False rows are left out.
             depth: rows asked of each retriever before fusion; default 3 n, at least 50.
         """
+        if not texts:
+            return []
         depth = depth or max(3 * n, 50)
         found = {"bm25": self.sparse.search([self.segmenter.terms(text) for text in texts], depth, mask_N)}
         if self.dense is not None and self.encoder is not None:
@@ -65,7 +67,8 @@ class HybridIndex:
     def _fuse(self, hits: dict[str, Hits], best: float) -> list[Candidate]:
         rankings = {name: hit.rows_N.tolist() for name, hit in hits.items()}
         return [
-            Candidate(row, score / best, names) for row, score, names in reciprocal_rank_fusion(rankings, self.weights)
+            Candidate(row, min(1.0, score / best), names)
+            for row, score, names in reciprocal_rank_fusion(rankings, self.weights)
         ]
 
     def similarity(self, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -74,6 +77,8 @@ class HybridIndex:
         Returns:
             One float array per text, as long as its rows.
         """
+        if not texts:
+            return []
         if self.dense is not None and self.encoder is not None:
             vectors = self.encoder.encode(texts)
             return [self.dense.vectors_ND[list(r)] @ v for r, v in zip(rows, vectors, strict=True)]

@@ -114,7 +114,7 @@ class StatuteSearcher:
         best = sum(weights.values()) / (RRF_K + 1)
         joined = reciprocal_rank_fusion({"fused": free, "intent": by_intent}, weights)
         reranked = [
-            replace(found[position], score=score / best, provenance=(*found[position].provenance, "intent"))
+            replace(found[position], score=min(1.0, score / best), provenance=(*found[position].provenance, "intent"))
             for position, score, _ in joined
         ]
         return [candidate for candidate in found if candidate.cited] + reranked

