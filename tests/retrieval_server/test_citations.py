@@ -100,7 +100,8 @@ def test_several_laws_in_one_text() -> None:
 
 
 def test_context_words_stand_for_the_law_and_article_before() -> None:
-    text = "《刑法》第二百三十四条第二款规定……前款；本条第三款；前条；本法第三条；同法第五条；第九条。《民法典》第七条，该法第八条"
+    text = "《刑法》第二百三十四条第二款规定……前款；本条第三款；前条；本法第三条；同法第五条；第九条。"
+    text += "《民法典》第七条，该法第八条"
     assert [(c.law_key, c.article_no, c.paragraph) for c in resolve_citations(text)] == [
         ("刑法", 234, 2),
         ("刑法", 234, 1),

@@ -76,9 +76,8 @@ def test_only_citations_reach_what_is_not_in_force(index: LegalIndex) -> None:
 
 
 def test_intent_reorders_and_says_so(index: LegalIndex) -> None:
-    plain, definition, penalty = index.searcher.search(
-        [query("盗窃"), query("盗窃", "概念"), query("盗窃", "量刑 徒刑")]
-    )
+    searcher = StatuteSearcher(index, intent_weight=2.0)
+    plain, definition, penalty = searcher.search([query("盗窃"), query("盗窃", "概念"), query("盗窃", "量刑 徒刑")])
     assert all("intent" not in e.provenance for e in plain)
     assert definition[0].label == "第二百六十五条"
     assert penalty[0].label == "第二百六十四条"
