@@ -62,6 +62,8 @@ def cpu_environment(threads: int) -> dict[str, str]:
         "OMP_WAIT_POLICY": "passive",
         "KMP_BLOCKTIME": "0",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # vLLM compiles small helpers of its sampler with inductor: 40 s of a start, and a C++ compiler is needed.
+        "TORCHDYNAMO_DISABLE": "1",
         # Lets the engine run its model itself instead of in a further process with all its imports.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }

@@ -20,6 +20,7 @@ from retrieval_server.errors import LegalRLError
 
 POLL_INTERVAL_S = 0.05
 TOLERANCE = 1e-9
+MAX_STEPS_WITHOUT_SIGNAL = 5
 
 
 class NoSignalError(LegalRLError):
@@ -68,6 +69,9 @@ class GroupFilterBuffer(ReplayBuffer):
             min_valid=int(sampler_kwargs.min_valid),
         )
         self._max_refills = int(sampler_kwargs.max_refills)
+        self._steps_without_signal = 0
+        self._spare: str | None = None
+        """A dropped group of the step in work, kept until it is known that another one is left."""
         self._stop_file = Path(sampler_kwargs.stop_file)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, float]]:
@@ -78,23 +82,43 @@ class GroupFilterBuffer(ReplayBuffer):
             return self._materialize_batch(partition_id, uids, dict(self.partitions[partition_id])), {}
         counts = dict.fromkeys(("kept", "constant", "invalid", "refills"), 0.0)
         kept: list[str] = []
+        self._spare = None
         for round_no in range(self._max_refills + 1):
             self._wait_until_idle(partition_id)
-            kept += self._judge(partition_id, exclude=set(kept), counts=counts)
+            kept += self._judge(partition_id, exclude={*kept, self._spare}, counts=counts)
             missing = batch_size - len(kept)
             if missing <= 0 or round_no == self._max_refills:
                 break
             counts["refills"] += missing
             assert self.refill_fn is not None
             self.refill_fn(missing)
+        self._steps_without_signal = 0 if kept else self._steps_without_signal + 1
         if not kept:
-            raise NoSignalError(
-                f"step {global_steps}: all groups dropped ({counts['constant']:.0f} constant, "
-                f"{counts['invalid']:.0f} invalid); raise temperature or max_refills, or give harder questions"
-            )
-        counts["kept"] = float(len(kept))
+            kept = self._silenced_group(partition_id, global_steps, counts)
+        elif self._spare is not None:
+            self._clear_groups(partition_id, {self._spare})
+        counts["kept"] = float(len(kept)) if not self._steps_without_signal else 0.0
         batch = self._materialize_batch(partition_id, kept, dict(self.partitions[partition_id]))
         return batch, {f"groups/{name}": value for name, value in counts.items()}
+
+    def _silenced_group(self, partition_id: str, step: int, counts: dict[str, float]) -> list[str]:
+        """One group without advantages, so that verl can finish a step that has nothing to learn from.
+
+        Raises:
+            NoSignalError: no valid rollout at all, or too many such steps in a row.
+        """
+        text = f"{counts['constant']:.0f} groups constant, {counts['invalid']:.0f} invalid"
+        if self._spare is None or self._steps_without_signal > MAX_STEPS_WITHOUT_SIGNAL:
+            raise NoSignalError(
+                f"step {step}: nothing to learn from ({text}) for {self._steps_without_signal} step(s); "
+                "raise temperature or max_refills, or give easier or harder questions"
+            )
+        print(f"[grpo] step {step}: no group differs in its answers ({text}); no update", flush=True)
+        keys = [key for key in self.partitions[partition_id] if key.split("_")[0] == self._spare]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["rm_scores"])
+        data["rm_scores"] = data["rm_scores"] * 0.0
+        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=data)
+        return [self._spare]
 
     def _terminal(self, partition_id: str) -> list[str]:
         done = self.finished_keys[partition_id] | self.failure_keys[partition_id]
@@ -110,7 +134,7 @@ class GroupFilterBuffer(ReplayBuffer):
                 return
             time.sleep(self.poll_interval)
 
-    def _judge(self, partition_id: str, exclude: set[str], counts: dict[str, float]) -> list[str]:
+    def _judge(self, partition_id: str, exclude: set[str | None], counts: dict[str, float]) -> list[str]:
         """Judges the groups that are new, clears the dropped ones from the queue and returns the kept ones."""
         fresh = [uid for uid in self._terminal(partition_id) if uid not in exclude]
         infos = self._reward_infos(partition_id, set(fresh))
@@ -118,7 +142,9 @@ class GroupFilterBuffer(ReplayBuffer):
         dropped = {uid for uid, verdict in verdicts.items() if verdict != "keep"}
         for uid in dropped:
             counts[verdicts[uid]] += 1
-        self._clear_groups(partition_id, dropped)
+        if self._spare is None:
+            self._spare = next((uid for uid in fresh if verdicts[uid] == "constant"), None)
+        self._clear_groups(partition_id, dropped - {self._spare})
         return [uid for uid in fresh if uid not in dropped]
 
     def _reward_infos(self, partition_id: str, uids: set[str]) -> dict[str, list[dict[str, float]]]:
