@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,15 +69,28 @@ def new_model(settings: PolicySettings, tokenizer: PreTrainedTokenizerFast) -> Q
         pad_token_id=pad,
         dtype="float32",
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(settings.seed)
         model = Qwen3ForCausalLM(config)
-    if settings.copying_start:
-        initialise_for_copying(model, settings.seed)
+        if settings.copying_start:
+            initialise_for_copying(model, settings.seed)
     model.generation_config = GenerationConfig(
         eos_token_id=[eos, pad], pad_token_id=pad, do_sample=True, temperature=1.0
     )
     return model
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums are rounded alike on every machine only when one thread makes them."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def save_policy(

@@ -22,7 +22,11 @@ from retrieval_server.numerals import article_label
 _CLAUSE = re.compile(r"[^，。；：、\s（）“”《》]+")
 _SENTENCE = re.compile(r"[^。；\n“”《》（）]+")
 _SUFFIXES = ("法", "法", "法", "条例", "规定", "办法", "保护法", "管理法")
-_CARRIERS = ("{}", "查{}", "请看{}", "{}的内容", "根据{}", "问：{}？", "{}是怎样写的？", "请写出{}", "关于{}")
+_CARRIERS = (
+    "{}", "查{}", "请看{}", "{}的内容", "根据{}", "问：{}？", "{}是怎样写的？", "请写出{}", "关于{}", "想知道{}说了什么",
+    "请核对{}", "我需要{}的原文", "依据{}，结论是什么？", "{}有何规定？", "找出{}。", "材料里的{}怎么说？", "阅读{}并摘录",
+)  # fmt: skip
+_SAYS = ("", "", "写道", "规定", "的内容是", "：")
 _LETTERS = "ABCD"
 
 
@@ -63,7 +67,7 @@ class ExerciseMaker:
         context_weight: loss weight of tokens that cannot be known from the context (statute text).
     """
 
-    def __init__(self, texts: Sequence[str], seed: int, context_weight: float = 0.1) -> None:
+    def __init__(self, texts: Sequence[str], seed: int, context_weight: float = 0.0) -> None:
         self.rng = random.Random(seed)
         self.texts = [text for text in texts if len(text) >= 16]
         if not self.texts:
@@ -139,27 +143,35 @@ class ExerciseMaker:
             for i, u in enumerate(units, 1)
         )
         block = f"<tool_response>\n<information>\n{shown}\n</information>\n</tool_response>"
-        exercise = [Segment(f"<|im_start|>user\n{block}<|im_end|>\n", self.context_weight)]
-        for _ in range(self.rng.randint(3, 5)):
-            unit = self.rng.choice(units)
-            question = self.rng.choice(_QUESTIONS)(self, unit)
-            if question is not None:
-                exercise += self._exchange(*question)
-        return exercise
+        evidence = Segment(f"<|im_start|>user\n{block}<|im_end|>\n", self.context_weight)
+        wanted = [self.rng.choice(_QUESTIONS)(self, self.rng.choice(units)) for _ in range(self.rng.randint(3, 5))]
+        exchanges = [self._exchange(*question) for question in wanted if question is not None]
+        if exchanges and self.rng.random() < 0.6:
+            # As in a rollout: the question comes first, then the evidence.
+            (asked, *answered), *others = exchanges
+            return [asked, evidence, *answered, *(segment for exchange in others for segment in exchange)]
+        return [evidence, *(segment for exchange in exchanges for segment in exchange)]
 
     def _exchange(self, question: str, thought: str, answer: str) -> Exercise:
-        asked = f"<|im_start|>user\n{self.rng.choice(_CARRIERS).format(question)}<|im_end|>\n<|im_start|>assistant\n"
         return [
-            Segment(asked, 0.0),
+            Segment(f"<|im_start|>user\n{self.rng.choice(_CARRIERS).format(question)}<|im_end|>\n", 0.0),
+            Segment("<|im_start|>assistant\n", 0.0),
             Segment(f"<think>{thought}</think><answer>", 0.5),
             Segment(answer, 1.0),
             _END,
         ]
 
+    def _named(self, unit: Unit) -> str:
+        """The unit's key as a question may write it."""
+        return f"《{unit.law}》{unit.label}" if self.rng.random() < 0.35 else unit.key
+
     def first_clause(self, unit: Unit) -> tuple[str, str, str] | None:
         """Key -> first clause."""
         match = _CLAUSE.match(unit.text)
-        return (unit.key, unit.key, match[0]) if match and not unit.text.startswith(match[0] + "…") else None
+        if not match or unit.text.startswith(match[0] + "…"):
+            return None
+        named = self._named(unit)
+        return named, named + self.rng.choice(_SAYS), match[0]
 
     def heading(self, unit: Unit) -> tuple[str, str, str] | None:
         """Clause -> key."""
@@ -184,7 +196,8 @@ class ExerciseMaker:
             return None
         mark = self.rng.choice(marks)
         answer = re.search(rf"，{mark}([^，。；…\n]+)", unit.text)
-        return (f"{unit.key}“{mark}”", f"{unit.key}，{mark}", answer[1]) if answer else None
+        named = self._named(unit)
+        return (f"{named}“{mark}”", f"{named}，{mark}", answer[1]) if answer else None
 
     def letter(self, unit: Unit) -> tuple[str, str, str] | None:
         """Lettered options -> the letter of the one that is asked for."""
@@ -195,7 +208,8 @@ class ExerciseMaker:
             return None
         last = self.rng.random() < 0.5
         items = [f"{o}（{c}）" if last else f"{c}.{o}" for o, c in zip(options, _LETTERS, strict=True)]
-        return f"{'；'.join(items)}。{unit.text[:12]}", items[wanted], _LETTERS[wanted]
+        clauses = _CLAUSE.findall(unit.text.removesuffix("…"))
+        return f"{'；'.join(items)}。“{self.rng.choice(clauses)}”", items[wanted], _LETTERS[wanted]
 
 
 _QUESTIONS: tuple[_Question, ...] = (

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 METRICS_FILE = "pretrain.jsonl"
 CHECKPOINT_FILE = "pretrain_checkpoint.pt"
 _MAX_MISSES = 2
-"""A batch is full when this many exercises in a row found no place."""
+"""A batch is full when this many exercises found no place."""
+_HOPELESS = 200
 
 
 @dataclass
@@ -52,8 +53,8 @@ class Batch:
     weights_BT: torch.Tensor
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise, max_length: int) -> tuple[list[int], list[float]]:
-    """Token ids and loss weights of an exercise, cut to `max_length`."""
+def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise) -> tuple[list[int], list[float]]:
+    """Token ids and loss weights of an exercise."""
     text = "".join(segment.text for segment in exercise)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ends, position = [], 0
@@ -65,7 +66,7 @@ def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise, max_length: i
         while start >= ends[at]:
             at += 1
         weights.append(exercise[at].weight)
-    return encoded["input_ids"][:max_length], weights[:max_length]
+    return encoded["input_ids"], weights
 
 
 def make_batch(maker: ExerciseMaker, tokenizer: PreTrainedTokenizerFast, settings: PolicySettings, step: int) -> Batch:
@@ -76,8 +77,10 @@ def make_batch(maker: ExerciseMaker, tokenizer: PreTrainedTokenizerFast, setting
     count, length = max(1, settings.tokens_per_step // settings.max_length), settings.max_length
     rows: list[tuple[list[int], list[float]]] = [([], []) for _ in range(count)]
     misses = 0
-    while misses < _MAX_MISSES:
-        ids, weights = encode(tokenizer, maker.make(), length)
+    while misses < _MAX_MISSES or not any(ids for ids, _ in rows):
+        if misses > _HOPELESS:
+            raise ModelError(f"policy.max_length: {length} tokens are too few for an exercise")
+        ids, weights = encode(tokenizer, maker.make())
         row = next((row for row in rows if len(row[0]) + len(ids) <= length), None)
         if row is None:
             misses += 1
@@ -111,7 +114,7 @@ def weighted_loss(model: Qwen3ForCausalLM, batch: Batch) -> tuple[torch.Tensor, 
     losses_N = F.cross_entropy(logits_NV, targets_N, reduction="none")
     copied_N = weights_N >= 1.0
     with torch.no_grad():
-        right = (logits_NV[copied_N].argmax(-1) == targets_N[copied_N]).float().mean()
+        right = (logits_NV[copied_N].argmax(-1) == targets_N[copied_N]).float().sum() / copied_N.sum().clamp(min=1)
     return (losses_N * weights_N).sum() / weights_N.sum(), right
 
 

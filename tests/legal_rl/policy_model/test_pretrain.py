@@ -41,11 +41,16 @@ def _same(left, right) -> bool:
 
 def test_weights_follow_their_segments(tokenizer):
     exercise = [Segment("<|im_start|>user\n第五条<|im_end|>\n", 0.0), Segment("<answer>", 0.5), Segment("第五条", 1.0)]
-    ids, weights = encode(tokenizer, exercise, 100)
+    ids, weights = encode(tokenizer, exercise)
     label = tokenizer("第五条", add_special_tokens=False)["input_ids"]
-    assert ids[-3:] == label and weights[-4:] == [0.5, 1.0, 1.0, 1.0]
-    assert set(weights[:-4]) == {0.0}
-    assert encode(tokenizer, exercise, 4) == (ids[:4], weights[:4])
+    count = len(label)
+    assert ids[-count:] == label and weights[-count - 1 :] == [0.5] + [1.0] * count
+    assert set(weights[: -count - 1]) == {0.0}
+
+
+def test_rows_too_short_for_any_exercise_are_refused(tokenizer, texts, settings):
+    with pytest.raises(ModelError, match="max_length"):
+        make_batch(ExerciseMaker(texts, 0), tokenizer, settings.model_copy(update={"max_length": 4}), 0)
 
 
 def test_batch_is_a_function_of_seed_and_step(tokenizer, texts, settings):
