@@ -14,6 +14,8 @@ from legal_rl.platform.activation import PLATFORM_NAME, cpu_platform_active
 _RAY_QUIET = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_worker_prestart": "0",
+    # Ray's workers would run at niceness 15 and starve beside anything else on the machine.
+    "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "1",

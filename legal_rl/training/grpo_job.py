@@ -50,14 +50,15 @@ def train(job: dict[str, Any]) -> None:
     from verl.utils.config import validate_config
     from verl.utils.import_utils import load_class_from_fqn
 
-    from legal_rl.training.router import write_router_file
+    from legal_rl.training.local_agents import route_in_this_process
     from legal_rl.training.trainer import LegalTrainer
-    from legal_rl.training.verl_config import ROUTER_FILE, grpo_config
+    from legal_rl.training.verl_config import grpo_config
 
     settings, out_dir = GrpoSettings(**job["settings"]), Path(job["out_dir"])
     paths = [Path(job[name]) for name in ("train_file", "val_file", "model_dir")]
     agent_file = Path(job["agent_file"]) if "agent_file" in job else _write_agent_file(job["agent"], out_dir)
-    write_router_file(agent_file.with_name(ROUTER_FILE))
+    if settings.agent_workers == 0:
+        route_in_this_process()
     config = grpo_config(settings, *paths, out_dir, agent_file)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     start_ray(settings, job.get("ray_temp_dir"))

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from legal_rl.training.group_filter import GroupFilter
 from retrieval_server.errors import LegalRLError
 
 POLL_INTERVAL_S = 0.05
-TOLERANCE = 1e-9
 MAX_STEPS_WITHOUT_SIGNAL = 5
 
 
@@ -29,27 +28,6 @@ class NoSignalError(LegalRLError):
 
 class OutageError(LegalRLError):
     """The retrieval server stayed away for longer than the run was to wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFilter:
-    """Rule for one group; `metrics` are summed before their spread is looked at."""
-
-    enabled: bool = True
-    metrics: tuple[str, ...] = ("acc", "gain")
-    min_valid: int = 2
-
-    def verdict(self, infos: list[dict[str, float]]) -> str:
-        """`keep`, `invalid` (too few valid rollouts) or `constant`.
-
-        Example: acc+gain of (1, 0, 1) -> keep; (1, 1, 1) -> constant; one rollout only -> invalid.
-        """
-        if len(infos) < self.min_valid:
-            return "invalid"
-        if not self.enabled:
-            return "keep"
-        sums = [sum(float(info[name]) for name in self.metrics) for info in infos]
-        return "keep" if max(sums) - min(sums) > TOLERANCE else "constant"
 
 
 class GroupFilterBuffer(ReplayBuffer):

@@ -1,13 +1,12 @@
 """Routes requests to rollout replicas: a conversation stays on its replica, a new one goes to the least busy.
 
-verl's own router does the same, but its module imports vLLM, which costs its Ray process a quarter of a minute before
-the first request. This one imports nothing heavy (verl's plug-in point `rollout.router_config_path`).
+verl's own router does the same in a Ray process of its own, which imports all of vLLM (a quarter of a minute of one
+core) before it can answer the first request. This one lives in the trainer's process, beside the agent loops.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 STICKY_CONVERSATIONS = 10_000
@@ -72,8 +71,3 @@ class StickyRouter:
         cleared = len(self._sticky)
         self._sticky.clear()
         return {"cleared_entries": cleared, "server_loads": dict(self._busy)}
-
-
-def write_router_file(path: Path) -> None:
-    """The file that `rollout.router_config_path` points to."""
-    path.write_text(f"router_class: {__name__}.{StickyRouter.__name__}\n", encoding="utf-8")

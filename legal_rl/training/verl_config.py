@@ -11,7 +11,6 @@ from legal_rl.training.agent_state import STOP_FILE
 from legal_rl.training.settings import GrpoSettings, SftSettings
 
 AGENT_NAME = "legal"
-ROUTER_FILE = "router.yaml"
 CHECKPOINT_CONTENTS = ["model", "optimizer", "extra", "hf_model"]
 """With `hf_model`, each checkpoint holds a Hugging Face folder, so that export needs no merging."""
 Overrides = dict[str, Any]
@@ -165,7 +164,6 @@ def _rollout(settings: GrpoSettings, agent_file: Path) -> Overrides:
         f"{rollout}.agent.num_workers": max(1, settings.agent_workers),
         f"{rollout}.agent.default_agent_loop": AGENT_NAME,
         f"{rollout}.agent.agent_loop_config_path": str(agent_file),
-        f"{rollout}.router_config_path": str(agent_file.with_name(ROUTER_FILE)),
     }
     if settings.agent_workers == 0:
         overrides[f"+{rollout}.agent.agent_loop_manager_class"] = "legal_rl.training.local_agents.LocalAgentManager"
