@@ -24,8 +24,8 @@ SAMPLES = [
     "刑法第二百六十四条写了什么？",
 ] * 20
 SETTINGS = PolicySettings(
-    vocab_size=700, layers=2, hidden_size=64, heads=2, kv_heads=2, ffn_size=64, steps=4, minutes=0, tokens_per_step=1024,
-    max_length=512, warmup_steps=1, checkpoint_steps=2, log_steps=1, threads=1,
+    vocab_size=700, layers=2, hidden_size=64, heads=2, kv_heads=2, ffn_size=64, steps=4, minutes=0,
+    tokens_per_step=1024, max_length=512, warmup_steps=1, checkpoint_steps=2, log_steps=1, threads=1,
 )  # fmt: skip
 
 

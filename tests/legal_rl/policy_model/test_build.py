@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,28 @@ def test_first_layer_begins_as_previous_token_heads_and_the_second_finds_copies(
     with torch.no_grad():
         attention = plain(torch.cat([half, half], 1), output_attentions=True).attentions[0]
     assert attention[:, 0, places, places - 1].mean() < 0.1
+
+
+@pytest.mark.slow
+def test_loads_in_vllm_with_the_same_greedy_tokens(policy_dir):
+    """In a process of its own: vLLM's CPU workers outlive their caller otherwise."""
+    import subprocess
+    import sys
+
+    script = """
+import sys
+from vllm import LLM, SamplingParams
+llm = LLM(model=sys.argv[1], dtype="float32", enforce_eager=True, max_model_len=256, disable_log_stats=True)
+sampling = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
+out = llm.generate([{"prompt_token_ids": [1, 40, 41, 42, 43, 44]}], sampling)
+print("TOKENS", *out[0].outputs[0].token_ids)
+"""
+    env = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(policy_dir)], env=env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    tokens = [int(t) for t in done.stdout.split("TOKENS")[1].split()]
+    prompt = torch.tensor([[1, 40, 41, 42, 43, 44]])
+    out = _load(policy_dir).generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    assert out[0, 6:].tolist()[:1] == tokens[:1]

@@ -6,7 +6,10 @@ import re
 
 import pytest
 
+from legal_rl.data.splits import split_of_article, training_texts
 from legal_rl.policy_model.exercises import ExerciseMaker
+from retrieval_server.numerals import article_label
+from retrieval_server.types import Article
 
 ANSWER = re.compile(r"<answer>(.*?)</answer>")
 
@@ -57,3 +60,24 @@ def test_exercises_grow_with_progress(texts):
 def test_refuses_texts_that_are_too_short():
     with pytest.raises(ValueError, match="16 characters"):
         ExerciseMaker(["短"], 0)
+
+
+def test_no_text_of_a_held_out_article_reaches_the_exercises():
+    articles = [
+        _article(law, number) for law in ("渔业法", "广告法", "档案法", "种子法", "海关法") for number in range(1, 9)
+    ]
+    articles += [_article("刑法", number) for number in range(1, 40)]
+    held_out = [article for article in articles if split_of_article(article) != "train"]
+    assert held_out and len(held_out) < len(articles)
+    joined = "".join(_make(list(training_texts(articles)), 7, 400, 1.0))
+    assert not any(article.text[:12] in joined for article in held_out)
+
+
+def _article(law: str, number: int) -> Article:
+    label = article_label(number)
+    text = f"{law[:-1]}事务{label.replace('第', '其').replace('条', '项')}由主管部门负责，应当公开办理，并且接受监督。"
+    return Article(
+        id=f"law/{law}#{number}", kind="law", law_title=f"中华人民共和国{law}", law_key=law, version_date="2020-01-01",
+        effective_date="2020-01-01", in_force_until=None, chapter="", section="", article_no=number, article_sub=0,
+        article_label=label, text=text,
+    )  # fmt: skip
