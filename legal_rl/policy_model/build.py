@@ -52,7 +52,8 @@ def new_model(settings: PolicySettings, tokenizer: PreTrainedTokenizerFast) -> Q
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-    eos, pad = tokenizer.convert_tokens_to_ids(IM_END), tokenizer.convert_tokens_to_ids(END_OF_TEXT)
+    vocabulary = tokenizer.get_vocab()
+    eos, pad = vocabulary[IM_END], vocabulary[END_OF_TEXT]
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=settings.hidden_size,

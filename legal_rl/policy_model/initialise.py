@@ -8,7 +8,7 @@ is with what others were handed. Everything stays trainable, and the architectur
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def initialise_for_copying(model: Qwen3ForCausalLM, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         model.model.embed_tokens.weight[:, 0] = _CONSTANT
-        layers = model.model.layers
+        layers: Any = model.model.layers
         reads, writes = _positional_layer(model, layers[0].self_attn, generator)
         for layer in layers[1:]:
             _matching_layer(model, layer.self_attn, reads, writes, generator)
@@ -55,12 +55,12 @@ def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> torch.T
 
 
 def _positional_layer(
-    model: Qwen3ForCausalLM, attention: torch.nn.Module, generator: torch.Generator
+    model: Qwen3ForCausalLM, attention: Any, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """First layer: head h hands on the token `_OFFSETS[h]` before. Returns what heads read and where they write it."""
     import torch
 
-    config = model.config
+    config: Any = model.config
     dim, hidden, heads, groups = (
         config.head_dim,
         config.hidden_size,
@@ -87,7 +87,7 @@ def _positional_layer(
 
 def _matching_layer(
     model: Qwen3ForCausalLM,
-    attention: torch.nn.Module,
+    attention: Any,
     reads: torch.Tensor,
     writes: torch.Tensor,
     generator: torch.Generator,
@@ -95,7 +95,7 @@ def _matching_layer(
     """Later layers: queries read what the token is, keys what it was handed, on the slowly turning rotary pairs."""
     import torch
 
-    config = model.config
+    config: Any = model.config
     dim, heads, groups = config.head_dim, config.num_attention_heads, config.num_key_value_heads
     nearest = [head for head in range(groups) if _OFFSETS[head % len(_OFFSETS)] == 1]
     rows = torch.cat([torch.arange(head * dim, (head + 1) * dim) for head in nearest])
