@@ -74,6 +74,16 @@ def provisos(text: str) -> list[Span]:
     return [Span(m["proviso"], m.start("proviso"), m.end("proviso")) for m in _PROVISO.finditer(text)]
 
 
+def lead_in(text: str, start: int, max_chars: int = 16) -> str:
+    """The words right before a position, from the last clause boundary that leaves a few of them.
+
+    Example: 保密期限届满，自行解密；但是，法律另有规定的除外。 at 法律 -> 自行解密；但是，
+    """
+    before = text[max(0, start - max_chars) : start]
+    edges = [m.end() for m in re.finditer(r"[，；。：\n]", before[:-4])]
+    return before[edges[-1] :] if edges else before
+
+
 def definition(text: str) -> tuple[str, str] | None:
     """(term, meaning) of the first 本法所称X，是指Y。, or None."""
     match = _DEFINITION.search(text)

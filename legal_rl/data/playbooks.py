@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from envs.types import Precedent, Question, Statute
-from legal_rl.data.clauses import first_clause, provisos, sentencing_tiers
+from legal_rl.data.clauses import first_clause, lead_in, provisos, sentencing_tiers
 from legal_rl.data.families.base import LETTERS
 from legal_rl.data.families.compare import sentence_parts
 from legal_rl.data.reading import Unit, overlap
@@ -23,7 +23,7 @@ MIN_OVERLAP = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the evidence says: the answer and the words that lead to it."""
+    """What the evidence says: the answer, and the words of the evidence that lead up to it."""
 
     answer: str
     found: str = ""
@@ -79,18 +79,18 @@ def _by_passage(question: Question) -> list[Search]:
 def _read_recite(question: Question, units: Sequence[Unit]) -> Finding | None:
     unit = named_unit(question, units)
     clause = first_clause(unit.text) if unit else ""
-    return Finding(clause) if clause else None
+    return Finding(clause, unit.heading) if unit and clause else None
 
 
 def _read_proviso(question: Question, units: Sequence[Unit]) -> Finding | None:
     unit = named_unit(question, units)
     found = provisos(unit.text) if unit else []
-    return Finding(found[0].value) if found else None
+    return Finding(found[0].value, lead_in(unit.text, found[0].start)) if unit and found else None
 
 
 def _read_locate(question: Question, units: Sequence[Unit]) -> Finding | None:
     unit = matching_unit(question.metadata["snippet"], units)
-    return Finding(f"{unit.law}{unit.label}", f"{unit.law}{unit.label}") if unit else None
+    return Finding(f"{unit.law}{unit.label}", unit.heading) if unit else None
 
 
 def _sentencing_plan(question: Question) -> list[Search]:
@@ -107,7 +107,9 @@ def _read_sentencing(question: Question, units: Sequence[Unit]) -> Finding | Non
     else:
         unit = matching_unit(condition, units, law=CRIMINAL_LAW)
     tiers = sentencing_tiers(unit.text) if unit else []
-    return next((Finding(tier.penalty.value) for tier in tiers if tier.condition == condition), None)
+    return next(
+        (Finding(tier.penalty.value, f"{condition}，处") for tier in tiers if tier.condition == condition), None
+    )
 
 
 def _choice_plan(question: Question) -> list[Search]:
@@ -165,9 +167,9 @@ def _read_compare(question: Question, units: Sequence[Unit]) -> Finding | None:
     wanted = list(dict.fromkeys((facts["court_a"], facts["court_b"])))
     if any(court not in found for court in wanted):
         return None
-    said = "，".join(f"{court}{found[court][0]}" for court in wanted)
+    said = "，".join(f"{court} {facts['charge']} {found[court][0]}" for court in wanted)
     if facts["kind"] == "precedent_sentence":
-        return Finding(found[wanted[0]][0], said.removesuffix(found[wanted[0]][0]))
+        return Finding(found[wanted[0]][0], f"{wanted[0]} {facts['charge']}")
     severity = {court: punishment_severity_index("判处" + "，".join(found[court])) for court in wanted}
     return Finding(max(wanted, key=severity.__getitem__), said)
 

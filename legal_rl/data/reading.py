@@ -23,6 +23,11 @@ class Unit:
     text: str
 
     @property
+    def heading(self) -> str:
+        """Title and label as rendered: 《刑法》第二百六十四条."""
+        return f"《{self.title}》{self.label}"
+
+    @property
     def law(self) -> str:
         """Title without 中华人民共和国."""
         return self.title.removeprefix("中华人民共和国")

@@ -24,9 +24,9 @@ class QuestionSettings(_Settings):
 
     seed: int = 0
     families: tuple[str, ...] = FAMILIES
-    train_per_family: int = Field(default=600, ge=0)
+    train_per_family: int = Field(default=500, ge=0)
     """SFT questions; a family with fewer possible ones gives what it has."""
-    grpo_per_family: int = Field(default=300, ge=0)
+    grpo_per_family: int = Field(default=150, ge=0)
     """Train-part questions set aside for GRPO, none of them an SFT question."""
     dev_per_family: int = Field(default=12, ge=0)
     test_per_family: int = Field(default=35, ge=0)
