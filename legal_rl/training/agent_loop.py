@@ -125,7 +125,8 @@ class LegalAgentLoop(AgentLoopBase):
         question = question_from_dict(json.loads(kwargs["extra_info"]["question"]))
         policy = VerlPolicy(self.server_manager, self.tokenizer, sampling_params, self.rollout_config.max_model_len)
         env = LegalEnv(self.state.retriever, self.state.options.environment)
-        rollout = await run_rollout(question, policy, env, self.tokenizer)
+        tokenizer: Any = self.tokenizer
+        rollout = await run_rollout(question, policy, env, tokenizer)
         started = time.perf_counter()
         breakdown = await self.state.score(rollout)
         score_s = time.perf_counter() - started

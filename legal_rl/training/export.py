@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -67,9 +68,16 @@ def merged_state(source: Path) -> dict[str, Any]:
     """Full tensors of a sharded FSDP2 checkpoint: shards of the ranks put together along their placement."""
     import torch
 
-    files = sorted(source.glob("model_world_size_*_rank_*.pt"), key=lambda f: int(SHARD.search(f.name)[2]))  # type: ignore[index]
+    # Shards name a device mesh of process groups that are gone; torch warns of it, and only their data is wanted.
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    files = sorted(source.glob("model_world_size_*_rank_*.pt"), key=_rank)
     shards = [torch.load(file, map_location="cpu", weights_only=False) for file in files]
     return {name: _whole([shard[name] for shard in shards]) for name in shards[0]}
+
+
+def _rank(file: Path) -> int:
+    match = SHARD.search(file.name)
+    return int(match[2]) if match else 0
 
 
 def _whole(parts: list[Any]) -> Any:
@@ -87,7 +95,9 @@ def logit_difference(source: Path, model_dir: Path) -> float:
     """Largest absolute difference of the logits of a few fixed tokens, checkpoint against exported folder."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
 
+    transformers_logging.disable_progress_bar()
     exported = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     config = AutoConfig.from_pretrained(model_dir)
     trained = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()

@@ -12,12 +12,11 @@ from envs.env import EnvConfig
 from envs.records import read_questions
 from legal_rl.training.agent_state import STOP_FILE
 from legal_rl.training.cluster_env import training_environment
-from legal_rl.training.export import export_checkpoint
 from legal_rl.training.metrics import TrainingError, latest_step
-from legal_rl.training.process import OnStep, run_stage
+from legal_rl.training.process import OnStep, TrainingResult, read_result, run_stage
 from legal_rl.training.rows import write_grpo_rows
 from legal_rl.training.settings import GrpoSettings
-from legal_rl.training.sft import TrainingResult, check_model_dir
+from legal_rl.training.sft import check_model_dir
 
 OnNotice = Callable[[str], None]
 
@@ -80,10 +79,7 @@ def run_grpo(
         "ray_temp_dir": str(ray_temp_dir) if ray_temp_dir else None,
     }
     run_stage("legal_rl.training.grpo_job", job, out_dir, _environment(settings, out_dir), on_step, on_notice=on_notice)
-    steps = latest_step(out_dir / "checkpoints")
-    exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")
-    seconds = time.monotonic() - started
-    return TrainingResult(exported.model_dir, steps, out_dir / "metrics.jsonl", seconds, exported.max_logit_difference)
+    return read_result(out_dir, started)
 
 
 def _environment(settings: GrpoSettings, out_dir: Path) -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
-from legal_rl.training.process import write_error
+from legal_rl.training.export import export_checkpoint
+from legal_rl.training.metrics import latest_step
+from legal_rl.training.process import write_error, write_result
 from legal_rl.training.settings import GrpoSettings
 
 
@@ -55,18 +56,19 @@ def train(job: dict[str, Any]) -> None:
     from legal_rl.training.verl_config import grpo_config
 
     settings, out_dir = GrpoSettings(**job["settings"]), Path(job["out_dir"])
-    paths = [Path(job[name]) for name in ("train_file", "val_file", "model_dir")]
     agent_file = Path(job["agent_file"]) if "agent_file" in job else _write_agent_file(job["agent"], out_dir)
     if settings.agent_workers == 0:
         route_in_this_process()
-    config = grpo_config(settings, *paths, out_dir, agent_file)
+    config = grpo_config(
+        settings, Path(job["train_file"]), Path(job["val_file"]), Path(job["model_dir"]), out_dir, agent_file
+    )
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     start_ray(settings, job.get("ray_temp_dir"))
     config.transfer_queue.enable = True
     OmegaConf.resolve(config)
     OmegaConf.save(config, out_dir / "verl_config.yaml")
     tq.init(config.transfer_queue)
-    trainer = LegalTrainer(
+    trainer = LegalTrainer(  # pyright: ignore[reportAbstractUsage]  # verl's decorator hides the class it registers
         config, out_dir / "metrics.jsonl", settings.max_empty_evidence, settings.empty_evidence_window
     )
     trainer.init()
@@ -80,6 +82,9 @@ def train(job: dict[str, Any]) -> None:
     )
     trainer.fit(agents)
     trainer.logger.finish(exit_code=0)
+    steps = latest_step(out_dir / "checkpoints")
+    exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")
+    write_result(out_dir, exported, steps)
 
 
 def main() -> int:
@@ -88,8 +93,7 @@ def main() -> int:
     try:
         train(json.loads(job_file.read_text(encoding="utf-8")))
     except Exception as error:
-        traceback.print_exc()
-        write_error(job_file, f"{type(error).__name__}: {error}")
+        write_error(job_file, error)
         return 1
     return 0
 

@@ -33,7 +33,8 @@ class LocalAgentManager:
         """The class behind verl's Ray actor, made inside the loop that it will run in."""
         from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 
-        return AgentLoopWorkerTQ.__ray_metadata__.modified_class(*args)
+        actor: Any = AgentLoopWorkerTQ
+        return actor.__ray_metadata__.modified_class(*args)
 
     def _call(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

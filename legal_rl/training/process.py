@@ -12,11 +12,28 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from legal_rl.training.export import ExportResult
 from legal_rl.training.metrics import TrainingError, read_metrics
+from retrieval_server.errors import LegalRLError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """A finished stage: the Hugging Face folder, the number of steps, its metrics and how long this call took."""
+
+    model_dir: Path
+    steps: int
+    metrics_file: Path
+    seconds: float
+    max_logit_difference: float = 0.0
+    """Largest difference of the exported model's logits to the checkpoint's."""
+
 
 OnStep = Callable[[dict[str, float]], None]
 POLL_S = 0.2
@@ -110,9 +127,24 @@ def _group_alive(group: int) -> bool:
     return True
 
 
-def write_error(job_file: Path, text: str) -> None:
-    """Leaves the one line that the parent shows to the user."""
-    (job_file.parent / "error.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
+def write_error(job_file: Path, error: BaseException) -> None:
+    """Leaves the one line that the parent shows to the user; the traceback goes to the log."""
+    traceback.print_exception(error)
+    text = str(error) if isinstance(error, LegalRLError) else f"{type(error).__name__}: {error}"
+    (job_file.parent / "error.txt").write_text(" ".join(text.split())[:1000] + "\n", encoding="utf-8")
+
+
+def write_result(out_dir: Path, exported: ExportResult, steps: int) -> None:
+    """What the parent needs to know of a finished stage."""
+    result = {"steps": steps, "max_logit_difference": exported.max_logit_difference}
+    (out_dir / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def read_result(out_dir: Path, started: float) -> TrainingResult:
+    """The finished stage in `out_dir`; `started` is the parent's `time.monotonic()` at its start."""
+    result = json.loads((out_dir / "result.json").read_text(encoding="utf-8"))
+    seconds = time.monotonic() - started
+    return TrainingResult(out_dir / "model", metrics_file=out_dir / "metrics.jsonl", seconds=seconds, **result)
 
 
 def free_port() -> int:

@@ -30,6 +30,12 @@ class OutageError(LegalRLError):
     """The retrieval server stayed away for longer than the run was to wait."""
 
 
+def reward_infos(keys: list[str], partition_id: str) -> list[dict[str, float]]:
+    """The `reward_extra_info` of rollouts in the TransferQueue, in the order of their keys."""
+    data: Any = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+    return [getattr(value, "data", value)["reward_extra_info"] for value in list(data["extra_fields"])]
+
+
 class GroupFilterBuffer(ReplayBuffer):
     """verl's synchronous replay buffer with our filter, bounded refills and a short poll.
 
@@ -58,7 +64,7 @@ class GroupFilterBuffer(ReplayBuffer):
             self._wait_until_idle(partition_id)
             uids = self._terminal(partition_id)[:batch_size]
             return self._materialize_batch(partition_id, uids, dict(self.partitions[partition_id])), {}
-        counts = dict.fromkeys(("kept", "constant", "invalid", "refills"), 0.0)
+        counts: dict[str, float] = {"kept": 0.0, "constant": 0.0, "invalid": 0.0, "refills": 0.0}
         kept: list[str] = []
         self._spare = None
         for round_no in range(self._max_refills + 1):
@@ -93,7 +99,7 @@ class GroupFilterBuffer(ReplayBuffer):
             )
         print(f"[grpo] step {step}: no group differs in its answers ({text}); no update", flush=True)
         keys = [key for key in self.partitions[partition_id] if key.split("_")[0] == self._spare]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["rm_scores"])
+        data: Any = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["rm_scores"])
         data["rm_scores"] = data["rm_scores"] * 0.0
         tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=data)
         return [self._spare]
@@ -130,8 +136,6 @@ class GroupFilterBuffer(ReplayBuffer):
         infos: dict[str, list[dict[str, float]]] = defaultdict(list)
         keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
         if keys:
-            data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-            for key, value in zip(keys, list(data["extra_fields"]), strict=True):
-                fields = getattr(value, "data", value)
-                infos[key.split("_")[0]].append(fields["reward_extra_info"])
+            for key, info in zip(keys, reward_infos(keys, partition_id), strict=True):
+                infos[key.split("_")[0]].append(info)
         return infos

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def question_row(question: Question, index: int) -> dict[str, Any]:
     }
 
 
-def _write_parquet(rows: list[Mapping[str, Any]], path: Path) -> None:
+def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -3,43 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from envs.records import read_rollouts
-from envs.tokens import record_from_messages
-from envs.types import TokenRecord
 from legal_rl.training.cluster_env import training_environment
-from legal_rl.training.export import export_checkpoint
-from legal_rl.training.metrics import TrainingError, latest_step, read_metrics
-from legal_rl.training.process import OnStep, run_stage
-from legal_rl.training.rows import write_sft_rows
+from legal_rl.training.metrics import TrainingError
+from legal_rl.training.process import OnStep, TrainingResult, read_result, run_stage
 from legal_rl.training.settings import SftSettings
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """A finished stage: the Hugging Face folder, the number of steps, its metrics and how long it took."""
-
-    model_dir: Path
-    steps: int
-    metrics_file: Path
-    seconds: float
-    max_logit_difference: float = 0.0
-
-
-def records_from_rollouts(path: Path, model_dir: Path) -> Iterable[TokenRecord]:
-    """Token records of the rollouts in a JSON Lines file.
-
-    Rollouts of a text policy (the teacher) carry messages only; the environment's own token builder turns them into
-    the tokens that a rollout of the model would have.
-    """
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    for rollout in read_rollouts(path):
-        yield rollout.tokens or record_from_messages(tokenizer, rollout.messages)
 
 
 def run_sft(
@@ -59,15 +28,11 @@ def run_sft(
     started = time.monotonic()
     check_model_dir(model_dir)
     out_dir = out_dir.resolve()
-    rows = records_file
-    if records_file.suffix != ".parquet":
-        rows = out_dir / "train.parquet"
-        count = write_sft_rows(records_from_rollouts(records_file, model_dir), rows, settings.mask, settings.max_length)
-        if count < settings.batch_size:
-            raise TrainingError(f"{records_file}: {count} trajectories, fewer than one batch ({settings.batch_size})")
+    if not records_file.is_file():
+        raise TrainingError(f"{records_file}: no such file of trajectories")
     job = {
         "settings": settings.model_dump(),
-        "train_file": str(rows.resolve()),
+        "records_file": str(records_file.resolve()),
         "model_dir": str(model_dir.resolve()),
         "out_dir": str(out_dir),
     }
@@ -77,12 +42,7 @@ def run_sft(
     )
     launcher = ["torchrun", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     run_stage("legal_rl.training.sft_job", job, out_dir, env, on_step, launcher)
-    steps = latest_step(out_dir / "checkpoints")
-    exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")
-    metrics = out_dir / "metrics.jsonl"
-    assert read_metrics(metrics), "a finished stage has metrics"
-    seconds = time.monotonic() - started
-    return TrainingResult(exported.model_dir, steps, metrics, seconds, exported.max_logit_difference)
+    return read_result(out_dir, started)
 
 
 def check_model_dir(model_dir: Path) -> None:

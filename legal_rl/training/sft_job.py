@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from legal_rl.training.metrics import MetricsFile, check_finite, latest_step
-from legal_rl.training.process import write_error
+from envs.records import read_rollouts
+from envs.tokens import record_from_messages
+from envs.types import TokenRecord
+from legal_rl.training.export import export_checkpoint
+from legal_rl.training.metrics import MetricsFile, TrainingError, check_finite, latest_step
+from legal_rl.training.process import write_error, write_result
+from legal_rl.training.rows import write_sft_rows
 from legal_rl.training.settings import SftSettings
 
 
@@ -44,6 +50,33 @@ def _tracking_class(base: type, metrics_path: Path, resume_step: int) -> type:
     return JsonLinesTracking
 
 
+def records_from_rollouts(path: Path, model_dir: Path) -> Iterator[TokenRecord]:
+    """Token records of the rollouts in a JSON Lines file.
+
+    Rollouts of a text policy (the teacher) carry messages only; the environment's own token builder turns them into
+    the tokens that a rollout of the model would have.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    for rollout in read_rollouts(path):
+        yield rollout.tokens or record_from_messages(tokenizer, rollout.messages)
+
+
+def _training_rows(settings: SftSettings, records: Path, model_dir: Path, out_dir: Path, first: bool) -> Path:
+    """The parquet file to train on; rank 0 makes it, the other ranks wait for it."""
+    if records.suffix == ".parquet":
+        return records
+    rows, job_file = out_dir / "train.parquet", out_dir / "job.json"
+    if first:
+        count = write_sft_rows(records_from_rollouts(records, model_dir), rows, settings.mask, settings.max_length)
+        if count < settings.batch_size:
+            raise TrainingError(f"{records}: {count} trajectories, fewer than one batch ({settings.batch_size})")
+    while not rows.exists() or rows.stat().st_mtime < job_file.stat().st_mtime:
+        time.sleep(0.2)
+    return rows
+
+
 def train(job: dict[str, Any]) -> None:
     """Runs verl's own SFT trainer on our token records."""
     import torch
@@ -55,13 +88,20 @@ def train(job: dict[str, Any]) -> None:
     torch.set_flush_denormal(True)
     settings, out_dir = SftSettings(**job["settings"]), Path(job["out_dir"])
     torch.manual_seed(settings.seed)
-    config = sft_config(settings, Path(job["train_file"]), Path(job["model_dir"]), out_dir)
-    if os.environ["RANK"] == "0":
+    first = os.environ["RANK"] == "0"
+    rows = _training_rows(settings, Path(job["records_file"]), Path(job["model_dir"]), out_dir, first)
+    config = sft_config(settings, rows, Path(job["model_dir"]), out_dir)
+    if first:
         OmegaConf.save(config, out_dir / "verl_config.yaml", resolve=True)
     resume = latest_step(out_dir / "checkpoints")
-    tracking = _tracking_class(sft_trainer.Tracking, out_dir / "metrics.jsonl", resume)
-    sft_trainer.Tracking = tracking  # type: ignore[misc]  # verl makes its logger by this name
+    verls: type = sft_trainer.Tracking  # pyright: ignore[reportPrivateImportUsage]
+    tracking = _tracking_class(verls, out_dir / "metrics.jsonl", resume)
+    sft_trainer.Tracking = tracking  # pyright: ignore[reportPrivateImportUsage]  # verl makes its logger by this name
     sft_trainer.run_sft(config)
+    if first:
+        steps = latest_step(out_dir / "checkpoints")
+        exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")
+        write_result(out_dir, exported, steps)
 
 
 def main() -> int:
@@ -71,8 +111,7 @@ def main() -> int:
     try:
         train(json.loads(job_file.read_text(encoding="utf-8")))
     except Exception as error:
-        traceback.print_exc()
-        write_error(job_file, f"{type(error).__name__}: {error}")
+        write_error(job_file, error)
         return 1
     return 0
 

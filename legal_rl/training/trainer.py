@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from legal_rl.training.metrics import MetricsFile, TrainingError, check_finite
-from legal_rl.training.replay import OutageError
+from legal_rl.training.replay import OutageError, reward_infos
 
 
 class EmptyEvidenceGuard:
@@ -41,7 +40,7 @@ class EmptyEvidenceGuard:
             )
 
 
-def mean_infos(infos: list[Mapping[str, Any]]) -> dict[str, float]:
+def mean_infos(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means of the reward breakdowns of a batch, key by key; every rollout reports the same keys."""
     if not infos:
         return {}
@@ -92,7 +91,6 @@ class LegalTrainer(PPOTrainerSync):
         empty = sum(float(info.get("num_empty_searches", 0.0)) for info in infos)
         self._empty_guard.observe(searches, empty, global_steps)
 
-    def _reward_infos(self, batch: Any) -> list[Mapping[str, Any]]:
+    def _reward_infos(self, batch: Any) -> list[dict[str, float]]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        return [getattr(value, "data", value)["reward_extra_info"] for value in list(data["extra_fields"])]
+        return reward_infos(keys, batch.partition_id)
