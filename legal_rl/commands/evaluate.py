@@ -44,3 +44,38 @@ def retrieval(
         table.add_row(name, str(row.get("n", "")), *(f"{row[m]:.3f}" for m in ("ndcg", "recall", "mrr", "hit")))
     console.print(table)
     console.print(f"latency ms: {result['latency_ms']}", highlight=False)
+
+
+@app.command("seeds")
+def seeds(
+    runs: Annotated[list[Path], typer.Argument(help="Finished run folders, one per seed.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the JSON there.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The gain of GRPO over SFT with all seeds taken together.
+
+    Example: legal-rl eval seeds runs/quickstart runs/seed1 runs/seed2
+    """
+    from legal_rl.evaluation.seeds import compare_seeds
+    from legal_rl.quickstart.stages import write_json
+
+    result = compare_seeds(runs)
+    if out is not None:
+        write_json(out, result)
+    if as_json:
+        print_json(result)
+        return
+    table = Table("seed", "model", "reward", "correct", "searches", "malformed", title_justify="left")
+    for row in result["seeds"]:
+        for name in ("untrained", result["before"], result["after"]):
+            values = row[name]
+            shown = (values["reward"], values["correct"], values["searches"], values["malformed_share"])
+            table.add_row(str(row["seed"]), name, *(f"{value:.3f}" for value in shown))
+    console.print(table)
+    for metric in ("reward", "correct"):
+        gain = result["difference"][metric]
+        console.print(
+            f"{metric}: {result['after']} - {result['before']} = {gain['mean']:+.3f} "
+            f"(95 % {gain['low']:+.3f} to {gain['high']:+.3f}; over seeds {gain['t_low']:+.3f} to {gain['t_high']:+.3f})",
+            highlight=False,
+        )

@@ -1,0 +1,97 @@
+"""Several seeds of one configuration, taken together: the same held-out questions, another policy per seed.
+
+The interval of a difference is a crossed bootstrap: seeds and questions are both resampled, so that it covers the luck
+of the training seed as well as that of the questions. The Student interval over the seeds' means stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from legal_rl.errors import ConfigError
+from legal_rl.evaluation.lawyer import METRICS
+
+T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""97.5 % points of Student's distribution by degrees of freedom."""
+
+Table = npt.NDArray[np.float64]
+
+
+def compare_seeds(
+    run_dirs: Sequence[Path], before: str = "sft", after: str = "grpo", resamples: int = 5000, seed: int = 0
+) -> dict[str, Any]:
+    """Per-seed means of every model and the pooled difference `after - before`.
+
+    Args:
+        run_dirs: finished runs, one per seed, with the same held-out questions.
+
+    Returns:
+        {"seeds": [{"seed", "run", models…}], "difference": {metric: {"mean", "low", "high", "t_low", "t_high", "per_seed"}}}
+
+    Raises:
+        ConfigError: a run is not finished, or the runs asked different questions.
+    """
+    rows = {folder: {name: _scores(folder, name) for name in ("untrained", before, after)} for folder in run_dirs}
+    questions = sorted(set.intersection(*(set(model) for run in rows.values() for model in run.values())))
+    if not questions or any(len(model) != len(questions) for run in rows.values() for model in run.values()):
+        raise ConfigError("the runs were evaluated on different questions; use the same question seed for all of them")
+    difference = {}
+    for metric in METRICS:
+        table_SN = np.array(
+            [[run[after][q][metric] - run[before][q][metric] for q in questions] for run in rows.values()]
+        )
+        difference[metric] = crossed_interval(table_SN, resamples, seed)
+    seeds = [
+        {"seed": _seed_of(folder), "run": folder.name, **{name: _means(model) for name, model in run.items()}}
+        for folder, run in rows.items()
+    ]
+    return {"n_questions": len(questions), "before": before, "after": after, "seeds": seeds, "difference": difference}
+
+
+def crossed_interval(table_SN: Table, resamples: int, seed: int) -> dict[str, Any]:
+    """Mean and 95 % intervals of a table of differences, S seeds by N questions."""
+    num_seeds, num_questions = table_SN.shape
+    rng = np.random.default_rng(seed)
+    seeds_BS = rng.integers(0, num_seeds, (resamples, num_seeds))
+    questions_BN = rng.integers(0, num_questions, (resamples, num_questions))
+    means_B = np.array([table_SN[s][:, q].mean() for s, q in zip(seeds_BS, questions_BN, strict=True)])
+    low, high = np.quantile(means_B, [0.025, 0.975])
+    per_seed = table_SN.mean(axis=1)
+    half = _student_half_width(per_seed)
+    mean = float(per_seed.mean())
+    return {
+        "mean": mean, "low": float(low), "high": float(high),
+        "t_low": mean - half, "t_high": mean + half, "per_seed": [float(value) for value in per_seed],
+    }  # fmt: skip
+
+
+def _student_half_width(values: Table) -> float:
+    """Half the 95 % Student interval of a mean of few values; infinite for one value."""
+    count = len(values)
+    if count < 2:
+        return math.inf
+    quantile = T_975.get(count - 1, 1.96)
+    return float(quantile * values.std(ddof=1) / math.sqrt(count))
+
+
+def _scores(folder: Path, name: str) -> dict[str, dict[str, Any]]:
+    path = folder / "eval" / f"{name}.scores.jsonl"
+    if not path.exists():
+        raise ConfigError(f"{path}: missing; finish that run first (legal-rl quickstart run_dir={folder})")
+    return {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+
+
+def _means(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
+    return {metric: float(np.mean([row[metric] for row in scores.values()])) for metric in METRICS}
+
+
+def _seed_of(folder: Path) -> int | None:
+    path = folder / "run.json"
+    return json.loads(path.read_text(encoding="utf-8")).get("seed") if path.exists() else None
