@@ -76,6 +76,7 @@ def seeds(
         gain = result["difference"][metric]
         console.print(
             f"{metric}: {result['after']} - {result['before']} = {gain['mean']:+.3f} "
-            f"(95 % {gain['low']:+.3f} to {gain['high']:+.3f}; over seeds {gain['t_low']:+.3f} to {gain['t_high']:+.3f})",
+            f"(95 % {gain['low']:+.3f} to {gain['high']:+.3f}; "
+            f"over seeds {gain['t_low']:+.3f} to {gain['t_high']:+.3f})",
             highlight=False,
         )

@@ -1,7 +1,7 @@
 """A local vLLM engine inside this process: ids in, ids out, every waiting rollout in one batch.
 
 vLLM's synchronous engine lives on a thread of its own; coroutines hand it requests and await futures. Between two
-engine steps the event loop runs, so that rollouts whose turn is finished search and come back while others still generate.
+engine steps the event loop runs, so that rollouts whose turn is finished search and come back while others generate.
 
     async with LocalEngine(model_dir, EngineSettings()) as engine:
         sample = await engine.generate(prompt_ids, max_tokens=64, stop_ids=(im_end,))

@@ -33,7 +33,8 @@ def compare_seeds(
         run_dirs: finished runs, one per seed, with the same held-out questions.
 
     Returns:
-        {"seeds": [{"seed", "run", models…}], "difference": {metric: {"mean", "low", "high", "t_low", "t_high", "per_seed"}}}
+        {"seeds": [{"seed", "run", model: means, …}],
+         "difference": {metric: {"mean", "low", "high", "t_low", "t_high", "per_seed"}}}
 
     Raises:
         ConfigError: a run is not finished, or the runs asked different questions.
