@@ -6,8 +6,8 @@ teaches that very late. An exercise shows a few made-up headings over real artic
 evidence's layout, and asks several short questions that only the context can answer. Headings are invented anew
 each time, so there is nothing to memorise.
 
-    <|im_start|>user\n…[1] law/渔业法@2013-12-28#31 《中华人民共和国渔业法》第三十一条\n国家对渔业…<|im_end|>
-    <|im_start|>assistant\n<think>渔业法第三十一条</think><answer>国家对渔业…</answer><|im_end|>
+    <|im_start|>user\n…[1]《渔业法》第三十一条\n国家对渔业…<|im_end|>
+    <|im_start|>assistant\n<think>《渔业法》第三十一条</think><answer>国家对渔业…</answer><|im_end|>
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _CARRIERS = (
     "{}是怎样写的？", "请写出{}", "关于{}", "想知道{}说了什么", "请核对{}", "我需要{}的原文",
     "依据{}，结论是什么？", "{}有何规定？", "找出{}。", "材料里的{}怎么说？", "阅读{}并摘录",
 )  # fmt: skip
+_MARKED_SHARE = 0.2
+"""Share of units whose heading shows a machine id."""
 _SAYS = ("", "", "写道", "规定", "的内容是", "：")
 _LETTERS = "ABCD"
 
@@ -47,11 +49,20 @@ class Unit:
     label: str
     text: str
     marker: str
-    """Its machine id; evidence headings show one."""
+    """Its machine id and the long form of its title, where the heading shows them."""
 
     @property
     def key(self) -> str:
         return self.law + self.label
+
+    @property
+    def title(self) -> str:
+        """《title》label as the heading shows it."""
+        return f"《{'中华人民共和国' if self.marker else ''}{self.law}》{self.label}"
+
+    @property
+    def heading(self) -> str:
+        return f"{self.marker} {self.title}" if self.marker else self.title
 
 
 Exercise = list[Segment]
@@ -107,7 +118,7 @@ class ExerciseMaker:
             number, label = self._label(near)
             near = number if same else None
             text = self._window(chars)
-            marked = self.rng.random() < 0.5 + 0.5 * self.progress
+            marked = self.rng.random() < _MARKED_SHARE
             units[law + label] = Unit(law, label, text, self._marker(law, number) if marked else "")
         return list(units.values())
 
@@ -139,10 +150,7 @@ class ExerciseMaker:
     def _reading(self, progress: float) -> Exercise:
         count = self.rng.randint(1, 2) if progress < 0.3 else self.rng.randint(2, 3)
         units = self._units(count, chars=int(24 + 56 * min(1.0, 1.5 * progress)))
-        shown = "\n".join(
-            f"[{i}] {u.marker}{' ' if u.marker else ''}《中华人民共和国{u.law}》{u.label}\n{u.text}"
-            for i, u in enumerate(units, 1)
-        )
+        shown = "\n".join(f"[{i}]{' ' if u.marker else ''}{u.heading}\n{u.text}" for i, u in enumerate(units, 1))
         block = f"<tool_response>\n<information>\n{shown}\n</information>\n</tool_response>"
         evidence = Segment(f"<|im_start|>user\n{block}<|im_end|>\n", self.context_weight)
         wanted = [self.rng.choice(_QUESTIONS)(self, self.rng.choice(units)) for _ in range(self.rng.randint(3, 5))]
@@ -172,7 +180,7 @@ class ExerciseMaker:
         if not match or unit.text.startswith(match[0] + "…"):
             return None
         named = self._named(unit)
-        return named, named + self.rng.choice(_SAYS), match[0]
+        return named, unit.title if self.rng.random() < 0.7 else named + self.rng.choice(_SAYS), match[0]
 
     def heading(self, unit: Unit) -> tuple[str, str, str] | None:
         """Clause -> key."""
@@ -180,7 +188,7 @@ class ExerciseMaker:
         if not clauses:
             return None
         clause = self.rng.choice(clauses)
-        return f"“{clause}”", clause if self.rng.random() < 0.3 else "原文", unit.key
+        return f"“{clause}”", unit.title, unit.key
 
     def following(self, unit: Unit) -> tuple[str, str, str] | None:
         """Clause -> the one after it."""
@@ -191,14 +199,15 @@ class ExerciseMaker:
         return f"“{clauses[i]}”之后", clauses[i], clauses[i + 1]
 
     def marked(self, unit: Unit) -> tuple[str, str, str] | None:
-        """Key and a mark such as 但是 or 处 -> what follows the mark."""
-        marks = re.findall(r"，(处|但是|应当|可以|不得|由)(?=[^，。；…\n]{3,40}[，。；])", unit.text)
-        if not marks:
+        """Key or clause, and a mark such as 但是 or 处 -> what follows that mark."""
+        places = re.findall(
+            r"([^，。；…\n]{2,})，(处|但是?|应当|可以|不得|由)([^，。；…\n]{3,40})(?=[，。；])", unit.text
+        )
+        if not places:
             return None
-        mark = self.rng.choice(marks)
-        answer = re.search(rf"，{mark}([^，。；…\n]+)", unit.text)
-        named = self._named(unit)
-        return (f"{named}“{mark}”", f"{named}，{mark}", answer[1]) if answer else None
+        before, mark, answer = self.rng.choice(places)
+        asked = f"{self._named(unit)}“{mark}”" if self.rng.random() < 0.5 else f"“{before}”{mark}"
+        return asked, f"{before}，{mark}", answer
 
     def letter(self, unit: Unit) -> tuple[str, str, str] | None:
         """Lettered options -> the letter of the one that is asked for."""
