@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 PLATFORM_NAME = "cpu"
+NOSET_VARIABLE = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
+"""Keeps Ray from hiding devices of an actor; verl sets it for its rollout servers."""
 
 
 def cpu_platform_active() -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase
 
+from legal_rl.platform.activation import NOSET_VARIABLE
+
 
 def _nothing(*_args: object, **_kwargs: object) -> None:
     """Stand-in for memory calls that a CPU does not have."""
@@ -119,7 +121,7 @@ class PlatformCPU(PlatformBase):
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+        return [NOSET_VARIABLE]
 
     def is_ipc_supported(self) -> bool:
         return False

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from legal_rl.training.export import export_checkpoint
 from legal_rl.training.metrics import latest_step
 from legal_rl.training.process import write_error, write_result
 from legal_rl.training.settings import GrpoSettings
@@ -31,6 +30,26 @@ def start_ray(settings: GrpoSettings, temp_dir: str | None) -> None:
     if temp_dir:
         options["_temp_dir"] = temp_dir
     ray.init(**options)
+    if cpu_platform_active():
+        warm_up_engines(settings.n_gpus_per_node // settings.tensor_parallel)
+
+
+def warm_up_engines(replicas: int) -> None:
+    """Has Ray load vLLM into spare worker processes while this process loads verl.
+
+    Ray hands an idle worker with the same runtime environment to the next actor that asks for one, so verl's vLLM
+    servers, which it creates much later, find their imports done. Without effect when verl asks for another one.
+    """
+    import ray
+
+    from legal_rl.platform.activation import NOSET_VARIABLE
+
+    def load() -> None:
+        import verl.workers.rollout.vllm_rollout.vllm_async_server  # noqa: F401
+
+    task = ray.remote(load).options(num_cpus=0, runtime_env={"env_vars": {NOSET_VARIABLE: "1"}})
+    for _ in range(replicas):
+        task.remote()
 
 
 def _write_agent_file(options: dict[str, Any], out_dir: Path) -> Path:
@@ -43,44 +62,60 @@ def _write_agent_file(options: dict[str, Any], out_dir: Path) -> Path:
     return path
 
 
-def train(job: dict[str, Any]) -> None:
-    """Composes verl's config, builds the trainer and runs it to the end."""
-    import transfer_queue as tq
+def compose(job: dict[str, Any], settings: GrpoSettings, out_dir: Path) -> Any:
+    """verl's config, checked by verl, resolved and written beside the run."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
-    from verl.utils.import_utils import load_class_from_fqn
 
-    from legal_rl.training.local_agents import route_in_this_process
-    from legal_rl.training.trainer import LegalTrainer
     from legal_rl.training.verl_config import grpo_config
 
-    settings, out_dir = GrpoSettings(**job["settings"]), Path(job["out_dir"])
     agent_file = Path(job["agent_file"]) if "agent_file" in job else _write_agent_file(job["agent"], out_dir)
-    if settings.agent_workers == 0:
-        route_in_this_process()
     config = grpo_config(
         settings, Path(job["train_file"]), Path(job["val_file"]), Path(job["model_dir"]), out_dir, agent_file
     )
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    start_ray(settings, job.get("ray_temp_dir"))
     config.transfer_queue.enable = True
     OmegaConf.resolve(config)
     OmegaConf.save(config, out_dir / "verl_config.yaml")
-    tq.init(config.transfer_queue)
-    trainer = LegalTrainer(  # pyright: ignore[reportAbstractUsage]  # verl's decorator hides the class it registers
-        config, out_dir / "metrics.jsonl", settings.max_empty_evidence, settings.empty_evidence_window
-    )
-    trainer.init()
-    manager = config.actor_rollout_ref.rollout.agent.get("agent_loop_manager_class")
-    manager = manager or "verl.trainer.ppo.v1.AgentLoopManagerTQ"
-    agents = load_class_from_fqn(manager, "AgentLoopManager").create(
+    return config
+
+
+def make_agents(trainer: Any, config: Any, settings: GrpoSettings) -> Any:
+    """The manager of the agent loops: a thread here, or verl's Ray processes."""
+    from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+
+    from legal_rl.training.local_agents import LocalAgentManager
+
+    manager: Any = AgentLoopManagerTQ if settings.agent_workers else LocalAgentManager
+    return manager.create(
         config=config,
         llm_client=trainer.get_llm_client(),
         teacher_client=trainer.get_teacher_client(),
         reward_loop_worker_handles=trainer.get_reward_handles(),
     )
-    trainer.fit(agents)
+
+
+def train(job: dict[str, Any]) -> None:
+    """Starts Ray, then loads verl, builds the trainer and runs it to the end."""
+    settings, out_dir = GrpoSettings(**job["settings"]), Path(job["out_dir"])
+    start_ray(settings, job.get("ray_temp_dir"))
+
+    import transfer_queue as tq
+
+    from legal_rl.training.export import export_checkpoint
+    from legal_rl.training.local_agents import route_in_this_process
+    from legal_rl.training.trainer import LegalTrainer
+
+    config = compose(job, settings, out_dir)
+    if settings.agent_workers == 0:
+        route_in_this_process()
+    tq.init(config.transfer_queue)
+    guard = (settings.max_empty_evidence, settings.empty_evidence_window)
+    # verl's registering decorator hides the concrete class from type checkers
+    trainer = LegalTrainer(config, out_dir / "metrics.jsonl", *guard)  # pyright: ignore[reportAbstractUsage]
+    trainer.init()
+    trainer.fit(make_agents(trainer, config, settings))
     trainer.logger.finish(exit_code=0)
     steps = latest_step(out_dir / "checkpoints")
     exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")

@@ -75,6 +75,8 @@ class LocalRouter:
         self._router = StickyRouter(servers)
 
     def __getattr__(self, name: str) -> _LocalMethod:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return _LocalMethod(getattr(self._router, name))
 
 

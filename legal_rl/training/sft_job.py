@@ -50,6 +50,21 @@ def _tracking_class(base: type, metrics_path: Path, resume_step: int) -> type:
     return JsonLinesTracking
 
 
+def _fit(config: Any) -> None:
+    """verl's trainer from start or checkpoint to the end."""
+    from verl.trainer.sft_trainer import SFTTrainer
+    from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+    initialize_global_process_group()
+    trainer = SFTTrainer(config=config)
+    if trainer.resume_global_step and trainer.resume_global_step % len(trainer.train_dataloader) == 0:
+        # A checkpoint at the end of an epoch restores an exhausted loader: verl would skip the next epoch's order.
+        trainer._build_dataloader()
+        trainer.ckpt_handler.train_dataloader = trainer.train_dataloader
+    trainer.fit()
+    destroy_global_process_group()
+
+
 def records_from_rollouts(path: Path, model_dir: Path) -> Iterator[TokenRecord]:
     """Token records of the rollouts in a JSON Lines file.
 
@@ -97,7 +112,7 @@ def train(job: dict[str, Any]) -> None:
     verls: type = sft_trainer.Tracking  # pyright: ignore[reportPrivateImportUsage]
     tracking = _tracking_class(verls, out_dir / "metrics.jsonl", resume)
     sft_trainer.Tracking = tracking  # pyright: ignore[reportPrivateImportUsage]  # verl makes its logger by this name
-    sft_trainer.run_sft(config)
+    _fit(config)
     if first:
         steps = latest_step(out_dir / "checkpoints")
         exported = export_checkpoint(out_dir / "checkpoints" / f"global_step_{steps}", out_dir / "model")

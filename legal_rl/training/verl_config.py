@@ -165,8 +165,6 @@ def _rollout(settings: GrpoSettings, agent_file: Path) -> Overrides:
         f"{rollout}.agent.default_agent_loop": AGENT_NAME,
         f"{rollout}.agent.agent_loop_config_path": str(agent_file),
     }
-    if settings.agent_workers == 0:
-        overrides[f"+{rollout}.agent.agent_loop_manager_class"] = "legal_rl.training.local_agents.LocalAgentManager"
     if cpu:
         overrides[f"+{rollout}.enable_sleep_mode"] = False
         overrides[f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes"] = 64
