@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,27 @@ def mean_infos(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([float(info[key]) for info in infos])) for key in infos[0]}
 
 
+class InvalidCounter:
+    """Reads what the agent loops append to `invalid.jsonl`: those rollouts have no row in the batch."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def since_last(self) -> dict[str, float]:
+        """New invalid rollouts, and those among them whose tokens were not the sampled ones."""
+        if not self._path.exists():
+            return {"invalid_rollouts": 0.0, "mismatched_rollouts": 0.0}
+        with self._path.open(encoding="utf-8") as file:
+            file.seek(self._offset)
+            reasons = [json.loads(line)["reason"] for line in file.readlines()]
+            self._offset = file.tell()
+        return {
+            "invalid_rollouts": float(len(reasons)),
+            "mismatched_rollouts": float(reasons.count("token_mismatch")),
+        }
+
+
 class LegalTrainer(PPOTrainerSync):
     """Adds to verl's trainer: `metrics.jsonl`, reward terms as metrics, NaN guard and empty-evidence guard."""
 
@@ -55,6 +77,7 @@ class LegalTrainer(PPOTrainerSync):
         self._metrics_path = metrics_path
         self._empty_guard = EmptyEvidenceGuard(max_empty, empty_window)
         self._metrics_file: MetricsFile | None = None
+        self._invalid = InvalidCounter(metrics_path.with_name("invalid.jsonl"))
 
     def on_train_begin(self) -> None:
         """`global_steps` is already the first step to train."""
@@ -84,6 +107,10 @@ class LegalTrainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         infos = self._reward_infos(batch)
         metrics.update(mean_infos(infos))
+        metrics.update(self._invalid.since_last())
+        # mismatched rollouts never reach the batch, so their share is of all that were valid otherwise
+        mismatched = metrics["mismatched_rollouts"]
+        metrics["token_mismatch"] = mismatched / max(1.0, mismatched + len(infos))
         assert self._metrics_file is not None
         self._metrics_file.append(global_steps, metrics)
         check_finite(metrics, global_steps)

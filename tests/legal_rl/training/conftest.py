@@ -118,6 +118,11 @@ def toy_environment() -> EnvConfig:
 
 
 @pytest.fixture(scope="session")
+def toy_question() -> Question:
+    return toy_questions(1)[0]
+
+
+@pytest.fixture(scope="session")
 def toy_world(tmp_path_factory) -> ToyWorld:
     """A 0.3 M parameter Qwen3 with its tokenizer, the teacher's trajectories, and questions."""
     import asyncio
