@@ -77,8 +77,10 @@ def sft(config: RunConfig, folder: Path) -> Summary:
 
     settings = config.sft.model_copy(update={"seed": config.sft.seed + config.seed})
     records = config.run_path / "trajectories" / "sft.rollouts.jsonl"
+    count = sum(1 for _ in records.open(encoding="utf-8"))
+    total = settings.max_steps or settings.epochs * (count // settings.batch_size)
     with bar("sft", unit="step") as progress:
-        result = run_sft(settings, records, base_model(config), folder, _steps(progress, settings.max_steps or 0))
+        result = run_sft(settings, records, base_model(config), folder, _steps(progress, total))
     losses = [row["train/loss"] for row in read_metrics(result.metrics_file) if "train/loss" in row]
     return {
         "steps": result.steps,
