@@ -73,6 +73,10 @@ _STAGES: tuple[tuple[str, str, str, tuple[Curve, ...]], ...] = (
 )
 
 
+_SMOOTHING = ((200, 0.85), (60, 0.7), (12, 0.5))
+"""(points at least, weight of the moving average): short curves are smoothed little."""
+
+
 def curves(files: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Stage]:
     """The learning curves of the stages that have a metrics file."""
     stages = []
@@ -89,7 +93,7 @@ def _figure(curve: Curve, rows: Sequence[Mapping[str, float]], css: str) -> Figu
     if key is None:
         return None
     points = [(float(row["step"]), float(row[key])) for row in rows if row.get(key) is not None]
-    smoothing = 0.8 if len(points) > 12 else 0.0
+    smoothing = next((weight for size, weight in _SMOOTHING if len(points) >= size), 0.0)
     svg = line_chart(curve.title, [Series("", points, css)], zero=curve.zero, smoothing=smoothing)
     return Figure(curve.title, f"{number(points[0][1])} → {number(points[-1][1])}", svg)
 

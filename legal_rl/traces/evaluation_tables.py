@@ -57,7 +57,7 @@ def hero_cards(evaluation: Mapping[str, Any]) -> list[Card]:
     metric = BY_KEY[HEADLINE]
     for name, model in evaluation["models"].items():
         interval = (model.get("metrics") or {}).get(HEADLINE)
-        if not _known(interval):
+        if interval is None or interval.get("mean") is None:
             continue
         key = next((k for k in evaluation.get("differences", {}) if k.startswith(f"{name} - ")), None)
         cards.append(
@@ -168,10 +168,6 @@ def _difference(metric: Metric, interval: Mapping[str, Any] | None) -> Cell:
 
 def _mean(value: Any) -> float | None:
     return value.get("mean") if isinstance(value, Mapping) else value
-
-
-def _known(interval: Any) -> bool:
-    return isinstance(interval, Mapping) and interval.get("mean") is not None
 
 
 def _percent(value: float | None) -> float:

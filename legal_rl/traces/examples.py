@@ -1,11 +1,12 @@
 """Which held-out questions the report shows, each as every model played it.
 
 The choice is a rule, not a taste: the first question of every family, then questions that the models judge differently,
-then wrong ones of the last model, each time in the order of the question ids.
+then a wrong one of the last model, the families taking turns in the order of the question ids.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,26 +39,37 @@ def pick_examples(folder: RunFolder) -> Rollouts:
     """The rollouts of the chosen questions only."""
     rollouts = {name: _by_id(path) for name, path in folder.rollout_files.items()}
     last = rollouts[list(rollouts)[-1]]
-    chosen = choose(last, rollouts, Scoring.of_config(folder.config))
+    families = (folder.config.get("questions") or {}).get("families") or []
+    chosen = choose(last, rollouts, Scoring.of_config(folder.config), families)
     return {name: {i: found[i] for i in chosen if i in found} for name, found in rollouts.items()}
 
 
-def choose(last: Mapping[str, Rollout], rollouts: Rollouts, scoring: Scoring) -> list[str]:
-    """Question ids by the rule above, at most `EXAMPLES`."""
-    ids = sorted(last)
-    families: dict[str, str] = {}
+def choose(
+    last: Mapping[str, Rollout], rollouts: Rollouts, scoring: Scoring, families: Sequence[str] = ()
+) -> list[str]:
+    """Question ids by the rule above, at most `EXAMPLES`; `families` gives the order of the families."""
+    ids = _in_turn(last, families)
+    seen: dict[str, str] = {}
     for name in ids:
-        families.setdefault(last[name].question.family, name)
+        seen.setdefault(last[name].question.family, name)
+    firsts = list(seen.values())
     verdicts = {name: [_verdict(found.get(name), scoring) for found in rollouts.values()] for name in ids}
-    differing = [name for name in ids if len(set(verdicts[name][-2:])) > 1]
-    wrong = [name for name in ids if verdicts[name][-1] != "correct"]
-    ordered = [*families.values(), *_spread(differing)[:2], *_spread(wrong)[:1], *_spread(ids)]
-    return list(dict.fromkeys(ordered))[:EXAMPLES]
+    rest = [name for name in ids if name not in firsts]
+    differing = [name for name in rest if len(set(verdicts[name][-2:])) > 1][:2]
+    wrong = [name for name in rest if verdicts[name][-1] != "correct" and name not in differing][:1]
+    return list(dict.fromkeys([*firsts, *differing, *wrong, *rest]))[:EXAMPLES]
 
 
-def _spread(ids: Sequence[str]) -> list[str]:
-    """Every seventh first, so that neighbours (of one family) do not crowd out the others."""
-    return [name for start in range(7) for name in ids[start::7]]
+def _in_turn(rollouts: Mapping[str, Rollout], families: Sequence[str]) -> list[str]:
+    """Ids so that the families take turns: all firsts, then all seconds, …"""
+    places: Counter[str] = Counter()
+    keyed = []
+    for name in sorted(rollouts):
+        family = rollouts[name].question.family
+        rank = families.index(family) if family in families else len(families)
+        keyed.append((places[family], rank, family, name))
+        places[family] += 1
+    return [name for *_, name in sorted(keyed)]
 
 
 def read_examples(folder: RunFolder, chosen: Rollouts) -> list[Example]:

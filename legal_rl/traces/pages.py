@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from legal_rl.traces.metrics import MISSING
 
@@ -42,6 +43,7 @@ def _environment() -> Environment:
     )
     environment.filters["duration"] = duration
     environment.filters["num"] = plain_number
+    environment.filters["subscript"] = subscript
     return environment
 
 
@@ -58,3 +60,8 @@ def duration(seconds: float | None) -> str:
 def plain_number(value: float | None, digits: int = 3) -> str:
     """Fixed digits with a true minus sign; None is a dash."""
     return MISSING if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def subscript(text: str) -> Markup:
+    """Example: `R_acc: answer grade` -> R<sub>acc</sub>: answer grade."""
+    return Markup(re.sub(r"\bR_([a-z]+)", r"R<sub>\1</sub>", str(escape(text))))

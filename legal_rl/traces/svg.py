@@ -110,7 +110,7 @@ def line_chart(title: str, series: Sequence[Series], *, zero: bool = False, smoo
     return _svg(width, height, title, f"{title} over steps. {last}", parts)
 
 
-def _line(series: Series, at, smoothing: float) -> list[str]:  # noqa: ANN001
+def _line(series: Series, at, smoothing: float) -> list[str]:
     points = _thin(series.points)
     ys = [y for _, y in points]
     shown = smooth(ys, smoothing) if len(points) > 5 else ys
@@ -126,12 +126,12 @@ def _line(series: Series, at, smoothing: float) -> list[str]:  # noqa: ANN001
 
 
 def dot_plot(title: str, rows: Sequence[DotRow], low: float = 0.0, high: float = 1.0, percent: bool = True) -> Markup:
-    """Rows of means with intervals, one dot per model, one under the other; 760 wide."""
+    """Rows of means with intervals, one dot per model, one under the other; 1040 wide."""
     if not rows:
         return Markup("")
     per_row = max(len(row.dots) for row in rows)
-    width, left, right, gap = 760, 190, 24, 15
-    row_height = per_row * gap + 16
+    width, left, right, gap = 1040, 170, 30, 14
+    row_height = per_row * gap + 14
     height = len(rows) * row_height + 30
     low, high = (ticks(low, high)[0], ticks(low, high)[-1])
 
@@ -148,11 +148,11 @@ def dot_plot(title: str, rows: Sequence[DotRow], low: float = 0.0, high: float =
             parts.append(f'<line class="rule" x1="0" x2="{width - right}" y1="{y}" y2="{y}"/>')
         parts.append(_text(left - 14, y + row_height / 2 + 4, row.label, "label", "end"))
         for place, dot in enumerate(row.dots):
-            parts.append(_dot(dot, at, y + 8 + gap * place + gap / 2))
+            parts.append(_dot(dot, at, y + 7 + gap * place + gap / 2))
     return _svg(width, height, title, title, parts)
 
 
-def _dot(dot: Dot, at, y: float) -> str:  # noqa: ANN001
+def _dot(dot: Dot, at, y: float) -> str:
     if dot.mean is None or not math.isfinite(dot.mean):
         return ""
     whisker = ""
@@ -164,7 +164,7 @@ def _dot(dot: Dot, at, y: float) -> str:  # noqa: ANN001
     )
 
 
-def _y_axis(values: Sequence[float], at, left: float, right: float) -> str:  # noqa: ANN001
+def _y_axis(values: Sequence[float], at, left: float, right: float) -> str:
     lines = [f'<line class="grid" x1="{left}" x2="{right}" y1="{at(y)}" y2="{at(y)}"/>' for y in values]
     return "".join([*lines, *(_text(left - 6, at(y) + 3.5, number(y), "tick", "end") for y in values)])
 

@@ -179,15 +179,13 @@ def of_rollout(rollout: Rollout, scoring: Scoring, tokens: TokenReader | None = 
 def of_verl(record: Mapping[str, Any], number: int) -> Trajectory:
     """A line of verl's dump: input, output and score as text, every further number as it is."""
     known = {"input", "output", "gts", "score", "step", "request_id"}
-    score = record.get("score")
-    grade = record.get("acc")
     extra = {name: _plain(value) for name, value in record.items() if name not in known and _plain(value)}
     return Trajectory(
         id=f"step {record.get('step', '?')} · line {number}",
         question=str(record["input"]),
         reference=_plain(record.get("gts")),
-        grade=float(grade) if _finite(grade) else None,
-        total=float(score) if _finite(score) else None,
+        grade=_finite(record.get("acc")),
+        total=_finite(record.get("score")),
         raw=str(record["output"]),
         extra=extra,
     )
@@ -201,8 +199,8 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _terms(breakdown: RewardBreakdown, weights: RewardWeights) -> tuple[Term, ...]:
@@ -212,7 +210,7 @@ def _terms(breakdown: RewardBreakdown, weights: RewardWeights) -> tuple[Term, ..
         term = breakdown.terms[name]
         counts = term.valid and term.applies
         reason = term.reason if counts else f"{'outage' if not term.valid else 'does not apply'}: {term.reason}"
-        found.append(Term(name, term.value, factors.get(name, 1.0) * term.value if counts else None, reason))
+        found.append(Term(name, term.value, factors.get(name, 1.0) * term.value + 0.0 if counts else None, reason))
     return tuple(found)
 
 
