@@ -13,6 +13,7 @@ from legal_rl.traces.metrics import BY_KEY, MISSING, Metric, difference_label, d
 HEADLINE = "correct"
 _CARD_FACTS = ("reward", "gain", "searches", "malformed_share")
 _SEED_METRICS = ("correct", "reward")
+_DIFFERENCE = "difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,36 +115,49 @@ def family_names(evaluation: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SeedTable:
-    """One row per seed and a last one with mean ± standard deviation."""
+    """One row per seed and a last one over all of them."""
 
     columns: list[str]
     rows: list[Row] = field(default_factory=list)
+    note: str = ""
 
 
-def seed_table(seeds: Sequence[Mapping[str, Any]], models: Sequence[str]) -> SeedTable:
-    """Correct answers and reward by seed. Values may be numbers or intervals (objects with `mean`)."""
-    names = [name for name in models if any(name in row for row in seeds)] or [
-        name for name in ("untrained", "sft", "grpo") if any(name in row for row in seeds)
+def seed_table(seeds: Mapping[str, Any]) -> SeedTable:
+    """Correct answers and reward by seed, as `compare_seeds` or a list of summaries gives them.
+
+    Values may be numbers or intervals (objects with `mean`). The last row has the mean ± standard deviation, and for
+    the difference the interval over seeds and questions when there is one.
+    """
+    rows, before, after = seeds["seeds"], seeds["before"], seeds["after"]
+    names = [name for name in dict.fromkeys(("untrained", before, after)) if any(name in row for row in rows)]
+    columns = [(name, BY_KEY[key]) for key in _SEED_METRICS for name in [*names, _DIFFERENCE]]
+    found = [[_seed_value(row, name, metric, before, after) for name, metric in columns] for row in rows]
+    table = [
+        Row(f"seed {row['seed']}", [_seed_cell(v, *c) for v, c in zip(values, columns, strict=True)])
+        for row, values in zip(rows, found, strict=True)
     ]
-    if any("difference" in row for row in seeds):
-        names = [*names, "difference"]
-    columns = [(name, BY_KEY[key]) for key in _SEED_METRICS for name in names]
-    rows = [Row(f"seed {row['seed']}", [_seed_cell(row, *column) for column in columns]) for row in seeds]
-    spread = [_spread([_mean(_inner(row, name).get(metric.key)) for row in seeds], metric) for name, metric in columns]
-    if len(seeds) > 1:
-        rows.append(Row("mean ± sd", spread, main=True))
-    labels = [f"{metric.label}: {_seed_label(name)}" for name, metric in columns]
-    return SeedTable(labels, rows)
+    if len(rows) > 1:
+        pooled = seeds["difference"]
+        last = [_pooled(list(v), *c, pooled) for v, c in zip(zip(*found, strict=True), columns, strict=True)]
+        table.append(Row("all seeds", last, main=True))
+    labels = {_DIFFERENCE: f"{model_label(after)} − {model_label(before)}"}
+    titles = [f"{metric.label}: {labels.get(name, model_label(name))}" for name, metric in columns]
+    note = "The last row: mean ± standard deviation over seeds"
+    crossed = " and, for the difference, the interval that resamples both seeds and questions"
+    return SeedTable(titles, table, f"{note}{crossed if seeds['difference'] else ''}.")
 
 
-def _seed_label(name: str) -> str:
-    return "GRPO − SFT" if name == "difference" else model_label(name)
+def _seed_value(row: Mapping[str, Any], name: str, metric: Metric, before: str, after: str) -> Any:
+    """A model's value or interval; the difference of the means where the seed has no interval of its own."""
+    if name == _DIFFERENCE and name not in row:
+        first, second = (_mean(_inner(row, model).get(metric.key)) for model in (before, after))
+        return None if first is None or second is None else second - first
+    return _inner(row, name).get(metric.key)
 
 
-def _seed_cell(row: Mapping[str, Any], name: str, metric: Metric) -> Cell:
-    value = _inner(row, name).get(metric.key)
+def _seed_cell(value: Any, name: str, metric: Metric) -> Cell:
     interval = value if isinstance(value, Mapping) else None
-    signed = name == "difference"
+    signed = name == _DIFFERENCE
     trend = direction(metric, interval) if signed else ""
     return Cell(metric.text(_mean(value), signed), metric.bounds(interval, signed), trend)
 
@@ -154,11 +168,15 @@ def _inner(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value.get("metrics", value)
 
 
-def _spread(values: Sequence[float | None], metric: Metric) -> Cell:
-    known = [value for value in values if value is not None and math.isfinite(value)]
+def _pooled(values: Sequence[Any], name: str, metric: Metric, difference: Mapping[str, Any]) -> Cell:
+    interval = difference.get(metric.key) if name == _DIFFERENCE else None
+    if interval:
+        return _seed_cell(interval, name, metric)
+    known = [mean for value in values if (mean := _mean(value)) is not None and math.isfinite(mean)]
     if len(known) < 2:
         return Cell(MISSING)
-    return Cell(f"{metric.text(statistics.fmean(known))} ± {metric.text(statistics.stdev(known))}")
+    spread = metric.text(statistics.stdev(known)).removesuffix(" %")
+    return Cell(f"{metric.text(statistics.fmean(known), name == _DIFFERENCE)}", f"± {spread}")
 
 
 def _difference(metric: Metric, interval: Mapping[str, Any] | None) -> Cell:

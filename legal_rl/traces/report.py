@@ -51,7 +51,7 @@ def report_values(folder: RunFolder) -> dict[str, Any]:
         "examples": _examples(folder),
         "num_examples": EXAMPLES,
         "retrieval": folder.retrieval,
-        "seeds": seed_table(folder.seeds, folder.models) if folder.seeds else None,
+        "seeds": seed_table(folder.seeds) if folder.seeds else None,
         "made": made_with(folder),
     }
 

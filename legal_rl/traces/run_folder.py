@@ -6,13 +6,12 @@ run_dir/eval/summary.json      legal_rl.evaluation.lawyer
 run_dir/eval/<model>.rollouts.jsonl
 run_dir/retrieval.json         legal_rl.evaluation.reference_queries
 run_dir/trajectories/manifest.json
-run_dir/seeds.json             optional: [{"seed": 0, "untrained": {metric: value}, …, "difference": {…}}, …]
+run_dir/seeds.json             optional: what legal_rl.evaluation.seeds.compare_seeds returns, or only its list "seeds"
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ class RunFolder:
     rollout_files: dict[str, Path] = field(default_factory=dict)
     retrieval: dict[str, Any] | None = None
     manifest: dict[str, Any] | None = None
-    seeds: list[dict[str, Any]] | None = None
+    seeds: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
 
     @property
@@ -101,13 +100,15 @@ def _lines(file: Path, run_dir: Path, missing: list[str]) -> list[dict[str, floa
     return rows
 
 
-def _seeds(file: Path) -> list[dict[str, Any]] | None:
+def _seeds(file: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     value = _json(file.read_text(encoding="utf-8"), file)
-    if not isinstance(value, Sequence) or not all(isinstance(row, dict) and "seed" in row for row in value):
-        raise ReportError(f"{file}: must hold a list of objects with a field 'seed'")
-    return list(value)
+    whole = value if isinstance(value, dict) else {"seeds": value}
+    rows = whole.get("seeds")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "seed" in row for row in rows):
+        raise ReportError(f"{file}: field 'seeds': must be a list of objects with a field 'seed'")
+    return {"before": "sft", "after": "grpo", "difference": {}, **whole}
 
 
 def _json(text: str, where: Path | str) -> Any:
