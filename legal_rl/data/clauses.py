@@ -8,29 +8,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_CLAUSE = re.compile(r"([^，。；：、\s（）“”《》]+)[，。；：]")
+_CLAUSE = re.compile(r"([^，。；：、\s（）“”《》\"]+)[，。；：]")
 _NUMERAL = "[一二三四五六七八九十]+"
 _TERM = rf"(?:{_NUMERAL}(?:年|个月)以上)?(?:{_NUMERAL}(?:年|个月)以下)?有期徒刑|无期徒刑|死刑|拘役|管制|剥夺政治权利"
 _RANGE = rf"(?:{_TERM})(?:(?:、|或者)(?:{_TERM}))*"
 _TIER = re.compile(rf"(?:^|(?<=[。；\n]))(?P<condition>[^。；：\n]+?)，处(?P<range>{_RANGE})(?=[，；。：\n]|$)")
 _PROVISO = re.compile(r"(?:^|[，；。])但是?，?(?P<proviso>[^。；\n“”《》]+)[。；]")
 _DEFINITION = re.compile(r"(?:^|\n)本法所称的?(?P<term>[^，。；\n《》“”]{2,12})，是指(?P<meaning>[^。；：\n“”《》]+)。")
-_PARAPHRASES = (
-    ("应当", "必须"),
+_PARAPHRASES: tuple[tuple[str, str], ...] = (
+    ("(?<!不)应当", "必须"),
     ("不得", "不可以"),
     ("或者", "或"),
     ("以及", "和"),
     ("依照", "按照"),
     ("未经", "没有经过"),
-    ("可以", "有权"),
+    ("(?<!不)可以", "有权"),
     ("予以", "给予"),
     ("应予", "应该给予"),
     ("并且", "而且"),
     ("与其", "同其"),
     ("任何", "所有"),
-    ("国家", "我国"),
+    ("^国家(?=鼓励|支持|建立|保障|实行|保护|加强)", "我国"),
     ("有关", "相关"),
 )
+_LEGAL_WORD = re.compile("|".join(f"({legal})" for legal, _ in _PARAPHRASES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def definition(text: str) -> tuple[str, str] | None:
 def clips(text: str, min_chars: int, max_chars: int) -> list[Span]:
     """Runs of one or more whole clauses (cut at ，；。) with a length between the two bounds, in order.
 
-    A clip never crosses a line and never holds a quotation mark or a book-title mark.
+    A clip never crosses a line, never holds a quotation mark or a book-title mark, and ends before its last mark.
     """
     edges = [0, *(m.end() for m in re.finditer(r"[，；。：\n]", text))]
     if edges[-1] < len(text):
@@ -104,13 +105,14 @@ def clips(text: str, min_chars: int, max_chars: int) -> list[Span]:
             piece = text[start : end - 1]
             if len(piece) > max_chars:
                 break
-            if len(piece) >= min_chars and not re.search(r"[\n“”《》（）]", piece):
+            if len(piece) >= min_chars and not re.search(r"[\n“”《》（）\"]|[，；。：、]$", piece):
                 found.append(Span(piece, start, end - 1))
     return found
 
 
 def paraphrase(text: str) -> str:
-    """The clip with everyday words for legal ones, from a fixed table; unchanged when no word of the table occurs."""
-    for legal, everyday in _PARAPHRASES:
-        text = text.replace(legal, everyday)
-    return text
+    """The clip with everyday words for legal ones, from a fixed table; unchanged when no word of the table occurs.
+
+    One pass: what was put in is never replaced again (不得 -> 不可以, and stays so).
+    """
+    return _LEGAL_WORD.sub(lambda match: _PARAPHRASES[(match.lastindex or 1) - 1][1], text)

@@ -8,22 +8,31 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from legal_rl.data.clauses import clips
 from legal_rl.data.settings import QuestionSettings
 from legal_rl.data.splits import SPLITS, split_of_article, split_of_case
 from retrieval_server.types import Article, Case
 
 _PUNCTUATION = re.compile(r"[，。；：、\s（）“”《》]+")
+_REFERENCE = re.compile(r"本法|本条例|本章|本节|前款|前条|第[一二三四五六七八九十百千零]+[条款项]")
+"""Words that mean something only beside the rest of their law: such a passage is not quoted alone."""
 _LABEL = re.compile(r"第[一二三四五六七八九十百千零]+条(?:之[一二三四五六七八九十]+)?")
 
 
 @dataclass(frozen=True)
 class Material:
-    """One part's sources. `articles` is in corpus order; `clause_counts` counts clauses over the whole corpus."""
+    """One part's sources. `articles` is in corpus order; `clause_counts` is of the law in force by the given day.
+
+    `corpus_text` holds every text that was not replaced, later laws too: a search may return any of them.
+    """
 
     split: str
     articles: tuple[Article, ...]
     cases: tuple[Case, ...]
     clause_counts: Counter[str]
+    corpus_text: str
+    court_counts: Counter[tuple[str, str]]
+    """(court, charge) -> number of cases, over all parts: only a court with one case of a charge names that case."""
     settings: QuestionSettings
 
     @cached_property
@@ -37,6 +46,20 @@ class Material:
     def distinctive(self, piece: str) -> bool:
         """True when some clause of `piece` stands in one article of the corpus only."""
         return any(len(clause) >= 6 and self.clause_counts[clause] == 1 for clause in split_clauses(piece))
+
+    def unique(self, piece: str) -> bool:
+        """True when the piece stands at one place of the corpus only, not even inside a longer clause elsewhere."""
+        first = self.corpus_text.find(piece)
+        return first >= 0 and self.corpus_text.find(piece, first + 1) < 0
+
+    def passages(self, article: Article, min_chars: int, max_chars: int) -> list[str]:
+        """Whole clauses of the article's visible part that name it, for a question that quotes one of them."""
+        visible = self.settings.visible_chars
+        return [
+            clip.value
+            for clip in clips(article.text, min_chars, max_chars)
+            if clip.end <= visible and not _REFERENCE.search(clip.value) and self.distinctive(clip.value)
+        ]
 
 
 def split_clauses(text: str) -> list[str]:
@@ -74,8 +97,11 @@ def eligible(article: Article, settings: QuestionSettings) -> bool:
 
 def gather(articles: Iterable[Article], cases: Sequence[Case], settings: QuestionSettings) -> dict[str, Material]:
     """The material of each part: split -> Material."""
+    articles = list(articles)
     current = in_force(articles, settings.latest_effective_date)
     counts = Counter(clause for article in current for clause in set(split_clauses(article.text)))
+    corpus_text = "\n\n".join(article.text for article in articles if article.in_force_until is None)
+    court_counts = Counter((case.court, charge) for case in cases for charge in set(case.charges))
     parts: dict[str, list[Article]] = {split: [] for split in SPLITS}
     for article in current:
         split = split_of_article(article, settings.seed)
@@ -87,6 +113,8 @@ def gather(articles: Iterable[Article], cases: Sequence[Case], settings: Questio
             tuple(parts[split]),
             tuple(c for c in cases if split_of_case(c, settings.seed) == split),
             counts,
+            corpus_text,
+            court_counts,
             settings,
         )
         for split in SPLITS

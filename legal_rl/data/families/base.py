@@ -29,6 +29,14 @@ def shuffled(items: Iterable[T], rng: random.Random) -> list[T]:
     return items
 
 
+def unique_passage(
+    material: Material, article: Article, min_chars: int, max_chars: int, rng: random.Random
+) -> str | None:
+    """One random quotable passage of the article that stands nowhere else in the corpus; None when there is none."""
+    candidates = shuffled(material.passages(article, min_chars, max_chars), rng)
+    return next((passage for passage in candidates if material.unique(passage)), None)
+
+
 def statute_question(
     material: Material,
     family: str,

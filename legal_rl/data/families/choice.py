@@ -6,14 +6,15 @@ import random
 from collections.abc import Iterator, Sequence
 
 from envs.types import Question
-from legal_rl.data.clauses import clips, first_clause
-from legal_rl.data.families.base import LETTERS, options_line, shuffled, statute_question
+from legal_rl.data.clauses import first_clause
+from legal_rl.data.families.base import LETTERS, options_line, shuffled, statute_question, unique_passage
 from legal_rl.data.material import Material
 from legal_rl.data.wording import ask
 from retrieval_server.types import Article
 
 WINDOW = 12
 MIN_CHARS, MAX_CHARS = 6, 16
+MIN_QUOTE, MAX_QUOTE = 10, 20
 
 
 def multiple_choice(material: Material, rng: random.Random) -> Iterator[Question]:
@@ -44,12 +45,11 @@ def _by_label(
     article: Article, neighbours: Sequence[Article], material: Material, rng: random.Random
 ) -> Question | None:
     """`A.第二百六十四条；B.…` — which article has the quoted passage?"""
-    visible = article.text[: material.settings.visible_chars]
-    snippets = [c.value for c in clips(visible, 10, 20) if material.distinctive(c.value)]
-    if not snippets or len(neighbours) < 3:
+    snippet = unique_passage(material, article, MIN_QUOTE, MAX_QUOTE, rng)
+    if snippet is None or len(neighbours) < 3:
         return None
     wrong = [a.article_label for a in rng.sample(list(neighbours), 3)]
-    return _assemble("choice_label", article.article_label, wrong, article, material, rng, snippet=rng.choice(snippets))
+    return _assemble("choice_label", article.article_label, wrong, article, material, rng, snippet=snippet)
 
 
 def _assemble(

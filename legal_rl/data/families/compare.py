@@ -15,6 +15,7 @@ from legal_rl.data.families.base import shuffled
 from legal_rl.data.material import Material
 from legal_rl.data.wording import ask
 from retrieval_server.briefs import compact_brief
+from retrieval_server.severity import punishment_severity_index
 from retrieval_server.types import Case
 
 FAMILY = "compare_precedents"
@@ -24,19 +25,21 @@ MIN_RATIO = 1.5
 
 def compare_precedents(material: Material, rng: random.Random) -> Iterator[Question]:
     """One question on each case's sentence and one on each pair of a charge, in turns."""
-    by_charge = askable(material.cases)
+    by_charge = askable(material.cases, material.court_counts)
     for charge in shuffled(by_charge, rng):
         cases = shuffled(by_charge[charge], rng)
         for case in cases:
             yield _sentence_question(material, charge, case, rng)
         for first, second in pairwise(cases):
-            if _severity_ratio(first, second) >= MIN_RATIO:
+            if _plainly_different(first, second):
                 yield _comparison(material, charge, first, second, rng)
 
 
-def askable(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """charge -> its cases with one charge, one main penalty, and a court that has no other case of that charge."""
-    named = Counter((case.court, charge) for case in cases for charge in case.charges)
+def askable(cases: Sequence[Case], named: Counter[tuple[str, str]]) -> dict[str, list[Case]]:
+    """charge -> its cases with one charge, one main penalty, and a court that has no other case of that charge.
+
+    `named` counts (court, charge) over all parts: the teacher searches all cases, not the part's.
+    """
     groups: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if len(case.charges) == 1 and case.psi is not None and named[case.court, case.charges[0]] == 1:
@@ -56,9 +59,16 @@ def sentence_parts(brief: str) -> list[str]:
     return parts if main.startswith(("有期徒刑", "拘役", "管制", "无期徒刑", "死刑")) else []
 
 
-def _severity_ratio(first: Case, second: Case) -> float:
-    low, high = sorted((first.psi or 0.0, second.psi or 0.0))
-    return high / low if low > 0 else float("inf")
+def _plainly_different(first: Case, second: Case) -> bool:
+    """True when the indices are far apart and the unsuspended main penalties do not say the opposite."""
+    low, high = sorted((first, second), key=lambda case: case.psi or 0.0)
+    low_psi, high_psi = low.psi or 0.0, high.psi or 0.0
+    return high_psi > 0 and high_psi >= MIN_RATIO * low_psi and _main_term(high) >= _main_term(low)
+
+
+def _main_term(case: Case) -> float:
+    """Index of the main penalty alone, as if it were served."""
+    return punishment_severity_index("判处" + sentence_parts(compact_brief(case))[0].removesuffix("（缓刑）"))
 
 
 def _sentence_question(material: Material, charge: str, case: Case, rng: random.Random) -> Question:

@@ -19,7 +19,7 @@ _FIRMS = [
     f"{place}{trade}公司" for place in ("云海", "青岭", "长河", "白石", "南湖") for trade in ("建材", "运输", "食品")
 ]
 _COSTS = ("运费", "仓储费", "保险费", "检验费", "包装费", "鉴定费", "公证费", "维修费")
-_WORDS = (
+_WORDS: tuple[str, ...] = (
     "要约",
     "承诺",
     "抵押",
@@ -119,7 +119,7 @@ def solve(question: Question) -> str:
 
 
 def _read_definition(text: str) -> str:
-    match = re.search(r"是指([^，。”？]+?)(?:。|”，请问)", text)
+    match = re.search(r"是指([^。”？]+)(?:。|”，请问)", text)
     return match[1] if match else ""
 
 

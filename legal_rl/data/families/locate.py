@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 
 from envs.types import Question
-from legal_rl.data.clauses import clips, paraphrase
-from legal_rl.data.families.base import name_of, shuffled, statute_question
+from legal_rl.data.clauses import paraphrase
+from legal_rl.data.families.base import name_of, shuffled, statute_question, unique_passage
 from legal_rl.data.material import Material
 from legal_rl.data.wording import ask
 
@@ -16,13 +16,11 @@ PARAPHRASE_SHARE = 0.35
 
 
 def locate(material: Material, rng: random.Random) -> Iterator[Question]:
-    """The passage stands in the article's visible part, and some clause of it in no other article."""
+    """The passage stands in the article's visible part, and nowhere else in the corpus."""
     for article in shuffled(material.articles, rng):
-        visible = article.text[: material.settings.visible_chars]
-        candidates = [c.value for c in clips(visible, MIN_CHARS, MAX_CHARS) if material.distinctive(c.value)]
-        if not candidates:
+        original = unique_passage(material, article, MIN_CHARS, MAX_CHARS, rng)
+        if original is None:
             continue
-        original = rng.choice(candidates)
         snippet = paraphrase(original) if rng.random() < PARAPHRASE_SHARE else original
         style = "clipped" if snippet == original else "paraphrased"
         text = ask("locate", rng, snippet=snippet)

@@ -15,6 +15,8 @@ from legal_rl.data.wording import ask
 from retrieval_server.types import Article
 
 MIN_CHARS, MAX_CHARS = 5, 32
+ADDITIONAL = "剥夺政治权利"
+"""An additional penalty: ranges that hold it are no pure answer to a question about the main penalty."""
 
 
 def sentencing_range(material: Material, rng: random.Random) -> Iterator[Question]:
@@ -35,7 +37,9 @@ def usable_tiers(article: Article, material: Material) -> list[SentencingTier]:
         and conditions[tier.condition] == 1
         and tier.penalty.end <= material.settings.visible_chars
         and len(tier.penalty.value) <= material.settings.max_answer_chars
-        and not {"“", "《"} & set(tier.condition)
+        and not {"“", "《", '"'} & set(tier.condition)
+        and article.text.count(f"{tier.condition}，处") == 1
+        and ADDITIONAL not in tier.penalty.value
         and "下列" not in tier.condition
     ]
 
