@@ -49,13 +49,16 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
 
     Example: ticks(0, 0.93) -> [0.0, 0.25, 0.5, 0.75, 1.0].
     """
-    if not high > low:
-        low, high = low - (abs(low) or 1) * 0.5, high + (abs(high) or 1) * 0.5
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, 1e-200):  # one value: an axis around it
+        half = size / 2 if size > 1e-200 else 0.5
+        low, high = low - half, high + half
     raw = (high - low) / count
     power = 10 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(step * i, 12) for i in range(first, last + 1)]
+    digits = 2 - math.floor(math.log10(step))
+    return [round(step * i, digits) for i in range(first, last + 1)]
 
 
 def number(value: float) -> str:
