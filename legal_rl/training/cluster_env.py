@@ -38,6 +38,7 @@ def training_environment(
 ) -> dict[str, str]:
     """Environment for a training subprocess; its Ray cluster and all their processes inherit it."""
     env = dict(os.environ if base is None else base)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # a dozen processes would each compile all of vLLM and torch again
     env.update(_RAY_QUIET)
     env.update(_OFFLINE)
     env.setdefault("TOKENIZERS_PARALLELISM", "false")

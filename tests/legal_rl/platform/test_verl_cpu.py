@@ -24,6 +24,17 @@ import verl.workers.engine.fsdp.transformer_impl as fsdp
 from verl.workers.engine.base import EngineRegistry
 report["engine"] = EngineRegistry.get_engine_cls("language_model", "fsdp2").__name__
 report["pinned"] = fsdp.CPUOffloadPolicy(pin_memory=True).pin_memory
+import verl.utils.torch_functional as functional
+torch.manual_seed(0)
+logits = torch.randn(2, 5, 7, requires_grad=True)
+labels = torch.randint(0, 7, (2, 5))
+fused = functional.logprobs_from_logits(logits, labels)
+fused.sum().backward()
+gradient, logits.grad = logits.grad, None
+plain = torch.log_softmax(logits, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+plain.sum().backward()
+report["logprobs"] = [float((fused - plain).abs().max()), float((gradient - logits.grad).abs().max())]
+report["logprobs_by"] = functional.logprobs_from_logits_v2.__module__
 distributed.initialize_global_process_group_ray()
 report["backend"] = torch.distributed.get_backend()
 tensor = torch.ones(1)
@@ -51,6 +62,8 @@ try:
     report["double_backend"] = "accepted"
 except Exception as error:
     report["double_backend"] = type(error).__name__
+import verl.utils.torch_functional as functional
+report["loops"] = "for logit in logits" in inspect.getsource(functional.logprobs_from_logits_v2)
 report["pins"] = "CPUOffloadPolicy(pin_memory=True)" in inspect.getsource(fsdp)
 print("REPORT", json.dumps(report))
 """
@@ -118,6 +131,13 @@ def test_process_group_uses_gloo_once(adapted, unadapted):
 def test_offload_policy_does_not_pin(adapted, unadapted):
     assert adapted["pinned"] is False
     assert unadapted["pins"], "verl no longer pins memory for offloading: drop unpin_offload_policy"
+
+
+@pytest.mark.slow
+def test_log_probabilities_are_fused_and_the_same(adapted, unadapted):
+    assert adapted["logprobs_by"] == "legal_rl.platform.verl_cpu"
+    assert max(adapted["logprobs"]) < 1e-5
+    assert unadapted["loops"], "verl no longer loops over tokens: drop fuse_logprobs"
 
 
 @pytest.mark.slow

@@ -79,6 +79,10 @@ def test_environment_shares_the_cores_and_waits_passively():
     assert (env["OMP_NUM_THREADS"], env["OMP_WAIT_POLICY"], env["KMP_BLOCKTIME"]) == ("2", "passive", "0")
 
 
+def test_processes_share_their_compiled_modules():
+    assert "PYTHONDONTWRITEBYTECODE" not in training_environment(1, 1, base={"PYTHONDONTWRITEBYTECODE": "1"})
+
+
 def test_wandb_is_offline_without_a_key():
     assert training_environment(1, 1, base={}, wandb=True)["WANDB_MODE"] == "offline"
     assert "WANDB_MODE" not in training_environment(1, 1, base={})
