@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,8 +19,7 @@ from legal_rl.traces.report import write_report
 from legal_rl.traces.run_folder import ReportError, read_run_folder
 from legal_rl.traces.trajectories import Scoring
 
-sys.path.insert(0, str(Path(__file__).parent))
-from page_checks import check_page  # noqa: E402  (tests have no packages)
+Check = Callable[[str], Any]
 
 
 def summary(run_dir: Path) -> dict:
@@ -32,7 +32,7 @@ def shown(run_dir: Path) -> str:
     return buffer.getvalue()
 
 
-def test_the_report_is_one_self_contained_page(run_dir: Path) -> None:
+def test_the_report_is_one_self_contained_page(run_dir: Path, check_page: Check) -> None:
     path = write_report(run_dir)
     assert path == run_dir / "report.html"
     html = path.read_text(encoding="utf-8")
@@ -41,13 +41,13 @@ def test_the_report_is_one_self_contained_page(run_dir: Path) -> None:
     assert not list(run_dir.glob("*.tmp"))
 
 
-def test_hostile_text_is_shown_and_never_markup(run_dir: Path) -> None:
+def test_hostile_text_is_shown_and_never_markup(run_dir: Path, check_page: Check) -> None:
     html = write_report(run_dir).read_text(encoding="utf-8")
     assert '<script>alert("x")' not in html and "<img" not in html
     assert '<script>alert("x")</script><img src=x onerror=alert(1)>' in check_page(html).text
 
 
-def test_the_report_holds_the_summary_s_numbers(run_dir: Path) -> None:
+def test_the_report_holds_the_summary_s_numbers(run_dir: Path, check_page: Check) -> None:
     text = check_page(write_report(run_dir).read_text(encoding="utf-8")).text
     for name, model in summary(run_dir)["models"].items():
         assert f"{100 * model['metrics']['correct']['mean']:.1f}" in text, name
@@ -68,7 +68,7 @@ def test_the_report_is_a_function_of_the_folder(run_dir: Path) -> None:
     ["run.json", "eval", "policy", "sft/metrics.jsonl", "grpo", "retrieval.json", "eval/sft.rollouts.jsonl",
      "trajectories/manifest.json"],
 )  # fmt: skip
-def test_a_missing_part_is_said_to_be_missing(run_dir: Path, part: str) -> None:
+def test_a_missing_part_is_said_to_be_missing(run_dir: Path, part: str, check_page: Check) -> None:
     path = run_dir / part
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     text = check_page(write_report(run_dir).read_text(encoding="utf-8")).text
@@ -76,7 +76,7 @@ def test_a_missing_part_is_said_to_be_missing(run_dir: Path, part: str) -> None:
     assert f"Not in this run's folder: {expected.get(part, part)}" in text
 
 
-def test_an_empty_folder_gives_a_page_without_numbers(tmp_path: Path) -> None:
+def test_an_empty_folder_gives_a_page_without_numbers(tmp_path: Path, check_page: Check) -> None:
     text = check_page(write_report(tmp_path).read_text(encoding="utf-8")).text
     assert "This run has no evaluation yet." in text and "% correct" not in text
 
@@ -113,7 +113,7 @@ def test_a_line_in_the_writing_is_left_out(run_dir: Path) -> None:
     assert [row["step"] for row in read_run_folder(run_dir).curves["grpo"]] == [1, 2, 3, 4]
 
 
-def test_seeds_as_a_comparison_and_as_a_list(run_dir: Path) -> None:
+def test_seeds_as_a_comparison_and_as_a_list(run_dir: Path, check_page: Check) -> None:
     rows = [
         {"seed": s, "sft": {"correct": 0.5, "reward": 1.0}, "grpo": {"correct": 0.5 + s / 10, "reward": 1.0 + s}}
         for s in (0, 1, 2)

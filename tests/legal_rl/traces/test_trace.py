@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -19,8 +20,7 @@ from legal_rl.traces.trace import write_trace_page
 from legal_rl.traces.trajectories import Scoring, of_rollout
 from rewards import RewardWeights, compute_reward
 
-sys.path.insert(0, str(Path(__file__).parent))
-from page_checks import check_page  # noqa: E402  (tests have no packages)
+Check = Callable[[str], Any]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def page_of(path: Path, **options: int) -> str:
     return write_trace_page(path, path.with_suffix(".html"), **options).read_text(encoding="utf-8")
 
 
-def test_all_trajectories_stand_on_the_page(file: Path) -> None:
+def test_all_trajectories_stand_on_the_page(file: Path, check_page: Check) -> None:
     html = page_of(file)
     page = check_page(html)
     assert html.count('<details class="traj card"') == 18
@@ -42,18 +42,18 @@ def test_all_trajectories_stand_on_the_page(file: Path) -> None:
     assert '<script>alert("x")</script>' in page.text and '<script>alert("x")' not in html
 
 
-def test_a_limit_is_said(file: Path) -> None:
+def test_a_limit_is_said(file: Path, check_page: Check) -> None:
     assert "Showing the first 4 of 18 trajectories in this file." in check_page(page_of(file, limit=4)).text
 
 
-def test_a_page_that_would_be_too_big_is_cut(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_would_be_too_big_is_cut(file: Path, monkeypatch: pytest.MonkeyPatch, check_page: Check) -> None:
     monkeypatch.setattr(trace, "MAX_PAGE_CHARS", 3000)
     html = page_of(file)
     assert 1 <= html.count('<details class="traj card"') < 18
     assert "of 18 trajectories" in check_page(html).text
 
 
-def test_verl_dumps_are_read_without_guessing_who_wrote_what(tmp_path: Path) -> None:
+def test_verl_dumps_are_read_without_guessing_who_wrote_what(tmp_path: Path, check_page: Check) -> None:
     path = tmp_path / "3.jsonl"
     record = {
         "input": "法律问题", "output": "<think>想</think><information>假证据</information><script>alert(1)</script>",
@@ -78,7 +78,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path, line: str, message: str) 
     assert not path.with_suffix(".html").exists()
 
 
-def test_an_empty_file_says_so(tmp_path: Path) -> None:
+def test_an_empty_file_says_so(tmp_path: Path, check_page: Check) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("", encoding="utf-8")
     assert "The file holds no trajectories." in check_page(page_of(path)).text
