@@ -1,4 +1,4 @@
-"""Retrieval quality from files: a toy corpus through the real index and Assistant, and every way a file can be wrong."""
+"""Retrieval quality from files: a toy corpus through the real index and Assistant, and all ways a file can be wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from retrieval_server.errors import CorpusError, RetrievalError
 from retrieval_server.types import Evidence, SearchQuery, SearchResult, Source, Status
 
 DATA = Path(os.environ.get("LEGAL_RL_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
-TEXTS = {1: "盗窃公私财物，数额较大的，处三年以下有期徒刑。", 2: "故意毁坏文物的，处罚金。", 3: "渔业捕捞应当取得许可。"}
+TEXTS = {
+    1: "盗窃公私财物，数额较大的，处三年以下有期徒刑。",
+    2: "故意毁坏文物的，处罚金。",
+    3: "渔业捕捞应当取得许可。",
+}
 
 
 def article(number: int, text: str) -> dict[str, object]:
@@ -127,7 +131,8 @@ class ToyAssistant:
 
     def _answer(self, query: SearchQuery) -> SearchResult:
         units = tuple(
-            Evidence(id=name, source=query.source, title="试验法", text="…") for name in self.answers.get(query.query, ())
+            Evidence(id=name, source=query.source, title="试验法", text="…")
+            for name in self.answers.get(query.query, ())
         )
         return SearchResult(status=Status.OK if units else Status.EMPTY, evidence=units)
 
