@@ -224,15 +224,17 @@ def _write_atomically(path: Path, records: Iterable[dict[str, Any]]) -> int:
 
 def _read(path: Path, decode: Callable[[dict[str, Any]], T], allow_torn_end: bool) -> Iterator[T]:
     try:
-        file = path.open(encoding="utf-8")
+        file = path.open("rb")
     except OSError as error:
         raise RecordError(f"{path}: cannot be opened ({error.strerror})") from error
     with file:
         for number, line in enumerate(file, start=1):
-            if not line.strip() or (allow_torn_end and not line.endswith("\n")):
+            if not line.strip() or (allow_torn_end and not line.endswith(b"\n")):
                 continue
             try:
-                yield decode(json.loads(line))
+                yield decode(json.loads(line.decode("utf-8")))
+            except UnicodeDecodeError as error:
+                raise RecordError(f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line)") from error
             except json.JSONDecodeError as error:
                 raise RecordError(f"{path}:{number}: no JSON object ({error.msg} at column {error.colno})") from error
             except RecordError as error:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from legal_rl import __version__
 from legal_rl.commands import data, doctor, evaluate, index, quickstart, serve, trace, train
-from retrieval_server.errors import LegalRLError
+from legal_rl.errors import LegalRLError, explain_system_error
 
 app = typer.Typer(
     name="legal-rl",
@@ -50,26 +50,17 @@ def _root(
     pass
 
 
-SYSTEM_ERRORS = {
-    errno.ENOSPC: "the disk is full; free some space and run the same command again",
-    errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
-    errno.EROFS: "the file system is read-only; choose another folder",
-    errno.EACCES: "permission denied; choose another folder or check its owner",
-    errno.EADDRINUSE: "the port is in use; stop the other server or choose another --port",
-}
-
-
-def main() -> None:
-    """Entry point: every expected failure is one line on standard error."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: every expected failure is one line on standard error. `arguments` default to the command line's."""
     try:
-        app()
+        app(arguments)
     except LegalRLError as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno not in SYSTEM_ERRORS:
+        text = explain_system_error(error)
+        if text is None:
             raise
-        name = error.filename or ""
-        _fail(f"{name}{': ' if name else ''}{SYSTEM_ERRORS[error.errno]}")
+        _fail(text)
     except KeyboardInterrupt:
         typer.echo("interrupted; finished stages are kept, the same command goes on from there", err=True)
         sys.exit(130)

@@ -195,12 +195,15 @@ def _explain(error: ValidationError, path: Path) -> str:
     """The first problem as one line; further ones are counted."""
     problem = error.errors()[0]
     key = ".".join(str(part) for part in problem["loc"])
-    if not key:  # a rule between sections
-        return f"{path}: {problem['msg'].removeprefix('Value error, ')}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if not key or (
+        problem["type"] == "value_error" and isinstance(problem["input"], dict)
+    ):  # a rule between keys or sections
+        return f"{path}: {key}{': ' if key else ''}{message}"
     if problem["type"] == "extra_forbidden":
         text = f"{path}: unknown key {key}{_suggestion(problem['loc'])}"
     else:
-        text = f"{path}: {key}: {problem['msg']} (got {problem['input']!r:.80})"
+        text = f"{path}: {key}: {message} (got {problem['input']!r:.80})"
     more = error.error_count() - 1
     return f"{text} (and {more} more)" if more else text
 

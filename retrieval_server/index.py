@@ -24,7 +24,15 @@ from retrieval_server.dense import DenseIndex, Encoder, encode_sorted, make_enco
 from retrieval_server.errors import IndexStateError
 from retrieval_server.hybrid import HybridIndex
 from retrieval_server.legal_index import CaseCandidate, LegalIndex
-from retrieval_server.manifest import REBUILD, Manifest, Recipe, lines_hash, read_manifest, verify_files, write_manifest
+from retrieval_server.manifest import (
+    Manifest,
+    Recipe,
+    lines_hash,
+    read_manifest,
+    rebuild,
+    verify_files,
+    write_manifest,
+)
 from retrieval_server.segmentation import Segmenter
 from retrieval_server.sparse import SparseIndex
 from retrieval_server.types import Article, Case
@@ -57,8 +65,7 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
     recipe = manifest.recipe
     if (recipe.segmenter, recipe.segmenter_version) != (segmenter.name, segmenter.version):
         raise IndexStateError(
-            f"{folder}: built with segmenter {recipe.segmenter_version}, this is {segmenter.version}; "
-            f"{REBUILD} --out {folder}"
+            f"{folder}: built with segmenter {recipe.segmenter_version}, this is {segmenter.version}; {rebuild(folder)}"
         )
     if verify:
         verify_files(folder, manifest)
@@ -69,7 +76,7 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
         hybrids = [_open_hybrid(folder, name, segmenter, encoder) for name in ("statutes", "precedents")]
     except (OSError, ValueError) as error:
         raise IndexStateError(
-            f"{folder}: index is damaged ({str(error).splitlines()[0]}); {REBUILD} --out {folder}"
+            f"{folder}: index is damaged ({str(error).splitlines()[0]}); {rebuild(folder)}"
         ) from error
     return LegalIndex(articles, cases, hybrids[0], hybrids[1], manifest)
 

@@ -14,7 +14,6 @@ from retrieval_server.errors import IndexStateError
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
-REBUILD = "run `legal-rl index build`"
 
 
 class FileRecord(BaseModel):
@@ -60,6 +59,11 @@ class Manifest(BaseModel):
     files: dict[str, FileRecord] = {}
 
 
+def rebuild(folder: Path) -> str:
+    """The command that mends an index folder, for the end of an error text."""
+    return f"run `legal-rl index build {folder}`"
+
+
 def lines_hash(lines: Iterable[str]) -> str:
     """SHA-256 over lines: the hash of a collection."""
     digest = hashlib.sha256()
@@ -95,18 +99,18 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     if not path.is_file():
-        raise IndexStateError(f"{folder}: no index here ({MANIFEST_NAME} is missing); {REBUILD} --out {folder}")
+        raise IndexStateError(f"{folder}: no index here ({MANIFEST_NAME} is missing); {rebuild(folder)}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = content.get("recipe", {}).get("format_version") if isinstance(content, dict) else None
         if found != FORMAT_VERSION:
             raise IndexStateError(
-                f"{folder}: index format {found}, this program reads {FORMAT_VERSION}; {REBUILD} --out {folder}"
+                f"{folder}: index format {found}, this program reads {FORMAT_VERSION}; {rebuild(folder)}"
             )
         return Manifest.model_validate(content)
     except (OSError, ValueError, AttributeError, ValidationError) as error:
         reason = str(error).splitlines()[0]
-        raise IndexStateError(f"{path}: damaged ({reason}); {REBUILD} --out {folder}") from error
+        raise IndexStateError(f"{path}: damaged ({reason}); {rebuild(folder)}") from error
 
 
 def verify_files(folder: Path, manifest: Manifest) -> None:
@@ -118,6 +122,6 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
     for name, record in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise IndexStateError(f"{folder}: index is damaged, {name} is missing; {REBUILD} --out {folder}")
+            raise IndexStateError(f"{folder}: index is damaged, {name} is missing; {rebuild(folder)}")
         if file_record(path) != record:
-            raise IndexStateError(f"{folder}: index is damaged, {name} was changed; {REBUILD} --out {folder}")
+            raise IndexStateError(f"{folder}: index is damaged, {name} was changed; {rebuild(folder)}")

@@ -55,12 +55,20 @@ def inspect(
 
 
 def _count(file: Path) -> tuple[str, dict[str, int]]:
-    import json
-
     from envs.records import read_questions, read_rollouts
 
-    with file.open(encoding="utf-8") as lines:
-        first = json.loads(lines.readline() or "{}")
-    if "turns" in first:
+    if _looks_like_rollouts(file):
         return "rollouts", dict(sorted(Counter(r.question.family for r in read_rollouts(file)).items()))
     return "questions", dict(sorted(Counter(q.family for q in read_questions(file)).items()))
+
+
+def _looks_like_rollouts(file: Path) -> bool:
+    """By the first line; a line that cannot be read is left to the reader, which names it."""
+    import json
+
+    with file.open("rb") as lines:
+        try:
+            first = json.loads(lines.readline() or b"{}")
+        except ValueError:
+            return False
+    return isinstance(first, dict) and "turns" in first

@@ -38,11 +38,11 @@ def print_json(value: Any) -> None:
 
 
 def require_file(path: Path, what: str) -> Path:
-    """The path, when it exists.
+    """The path, when a file is there.
 
     Raises:
-        ConfigError: it does not; the text says what was expected there.
+        ConfigError: none is; the text says what was expected there.
     """
-    if not path.exists():
+    if not path.is_file():
         raise ConfigError(f"{path}: no such file ({what})")
     return path

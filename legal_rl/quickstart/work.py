@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from legal_rl.config import RunConfig, load_config
+from legal_rl.errors import LegalRLError, explain_system_error
 from legal_rl.quickstart.progress import bar
 from legal_rl.quickstart.stages import write_json
-from retrieval_server.errors import LegalRLError
 
 if TYPE_CHECKING:
     from retrieval_server.assistant import LegalAssistant
@@ -248,17 +248,21 @@ def main(arguments: list[str]) -> int:
     try:
         with _ends_on_sigterm():
             write_json(folder / "summary.json", STAGE_WORK[name](load_config(config_file), folder))
-    except LegalRLError as error:
-        error_file.write_text(str(error), encoding="utf-8")
-        return 1
-    except OSError as error:
-        from legal_rl.cli import SYSTEM_ERRORS
-
-        if error.errno not in SYSTEM_ERRORS:
+    except (LegalRLError, OSError) as error:
+        text = str(error) if isinstance(error, LegalRLError) else explain_system_error(error, folder)
+        if text is None:
             raise
-        error_file.write_text(f"{error.filename or folder}: {SYSTEM_ERRORS[error.errno]}", encoding="utf-8")
+        _leave_error(error_file, text)
         return 1
     return 0
+
+
+def _leave_error(error_file: Path, text: str) -> None:
+    """For the parent to read; where not even that can be written (full disk), on standard error."""
+    try:
+        error_file.write_text(text, encoding="utf-8")
+    except OSError:
+        print(f"error: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
