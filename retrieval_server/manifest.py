@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +62,7 @@ class Manifest(BaseModel):
 
 def rebuild(folder: Path) -> str:
     """The command that mends an index folder, for the end of an error text."""
-    return f"run `legal-rl index build {folder}`"
+    return f"run `legal-rl index build {shlex.quote(str(folder))}`"
 
 
 def lines_hash(lines: Iterable[str]) -> str:
