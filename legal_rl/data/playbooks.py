@@ -170,8 +170,13 @@ def _read_compare(question: Question, units: Sequence[Unit]) -> Finding | None:
     said = "，".join(f"{court} {facts['charge']} {found[court][0]}" for court in wanted)
     if facts["kind"] == "precedent_sentence":
         return Finding(found[wanted[0]][0], f"{wanted[0]} {facts['charge']}")
-    severity = {court: punishment_severity_index("判处" + "，".join(found[court])) for court in wanted}
+    severity = {court: severity_of(found[court]) for court in wanted}
     return Finding(max(wanted, key=severity.__getitem__), said)
+
+
+def severity_of(parts: Sequence[str]) -> float:
+    """Index of a brief's penalties; a brief leaves out for how long a sentence is suspended, which does not count."""
+    return punishment_severity_index("判处" + "，".join(parts).replace("（缓刑）", "，缓刑一年"))
 
 
 PLAYBOOKS: dict[str, Playbook] = {
