@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from legal_rl.platform.activation import PLATFORM_NAME, cpu_platform_active
+from legal_rl.training.interpreter import interpreter
 
 # Ray starts one Python process per CPU in advance, and each costs about a second of one core. The actors that verl
 # creates carry an environment of their own and could not use them.
@@ -49,7 +49,7 @@ def training_environment(
     if cpu_platform_active():
         env.pop("CUDA_VISIBLE_DEVICES", None)  # Ray compares it with the number of logical GPUs
         env.update(cpu_environment(threads_per_process(threads, ranks)))
-    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+    env["PATH"] = os.pathsep.join([str(Path(interpreter()).parent), env.get("PATH", "")])
     env.update(extra or {})
     return env
 

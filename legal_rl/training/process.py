@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from legal_rl.training.export import ExportResult
+from legal_rl.training.interpreter import interpreter
 from legal_rl.training.metrics import TrainingError, read_metrics
 from retrieval_server.errors import LegalRLError
 
@@ -59,7 +59,7 @@ def run_stage(
     job_file.write_text(json.dumps(dict(job), ensure_ascii=False, indent=1), encoding="utf-8")
     error_file.unlink(missing_ok=True)
     seen = len(read_metrics(out_dir / "metrics.jsonl"))
-    command = [*(launcher or [sys.executable]), "-m", module, str(job_file)]
+    command = [*(launcher or [interpreter()]), "-m", module, str(job_file)]
     with log_file.open("ab") as log:
         child = subprocess.Popen(command, env=dict(env), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
