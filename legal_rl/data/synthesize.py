@@ -87,7 +87,7 @@ def _play(
     progress: Progress,
 ) -> list[Rollout]:
     """One trajectory per question, in the order of the questions; those in `path` already are not played again."""
-    done = {r.question.id: r for r in read_rollouts(path, allow_torn_end=True)} if path.exists() else {}
+    done = finished(path, [_marked(q, p) for q, p in _teachers(questions, settings)])
     missing = [q for q in questions if q.id not in done]
     with RolloutWriter(path) as writer:
 
@@ -101,6 +101,15 @@ def _play(
 
         asyncio.run(work())
     return [done[q.id] for q in questions]
+
+
+def finished(path: Path, questions: Iterable[Question]) -> dict[str, Rollout]:
+    """Id -> trajectory in `path` of exactly these questions; another question under the same id does not count."""
+    if not path.exists():
+        return {}
+    wanted = {question.id: question for question in questions}
+    rollouts = read_rollouts(path, allow_torn_end=True)
+    return {r.question.id: r for r in rollouts if wanted.get(r.question.id) == r.question}
 
 
 async def _rollouts(

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from envs.env import QUICKSTART_CONFIG
-from envs.records import read_questions, read_rollouts
-from envs.types import Rollout
+from envs.records import read_questions, read_rollouts, write_rollouts
+from envs.types import Question, Rollout, StopReason
 from legal_rl.data.questions import QuestionSets
 from legal_rl.data.settings import TeacherSettings
-from legal_rl.data.synthesize import synthesize
+from legal_rl.data.synthesize import finished, synthesize
 from legal_rl.data.teacher import choose_imperfection
 from legal_rl.errors import StageError
 from retrieval_server.assistant import LegalAssistant
@@ -115,6 +115,15 @@ def test_resumes_after_a_torn_line(few: QuestionSets, assistant: LegalAssistant,
     synthesize(few, assistant, QUICKSTART_CONFIG, torn, progress=lambda name, done, total: played.append(done))
     assert played == list(range(21, len(few.train) + 1))
     assert _untimed(torn / "sft.rollouts.jsonl") == _untimed(whole / "sft.rollouts.jsonl")
+
+
+def test_a_changed_question_is_played_again(tmp_path: Path) -> None:
+    old, new = Question("recite-train-0000", "旧题", "甲"), Question("recite-train-0000", "新题", "乙")
+    same, path = Question("recite-train-0001", "题", "丙", metadata={"imperfection": "vague"}), tmp_path / "a.jsonl"
+    write_rollouts(path, [Rollout(question, (), StopReason.ANSWER) for question in (old, same)])
+    assert list(finished(path, [new, same])) == ["recite-train-0001"]
+    assert list(finished(path, [old, replace(same, metadata={})])) == ["recite-train-0000"]
+    assert finished(tmp_path / "none.jsonl", [old]) == {}
 
 
 def test_an_outage_stops_the_stage_and_keeps_what_is_done(
