@@ -41,6 +41,7 @@ def made_with(folder: RunFolder) -> Made:
         ("Versions", ", ".join(f"{name} {version}" for name, version in _versions(run).items())),
         ("Trajectories", _trajectories(folder.manifest)),
         ("Token mismatches in GRPO", token_mismatches(folder)),
+        ("Invalid rollouts in GRPO", invalid_rollouts(folder)),
         ("Rollouts ended by", _stop_reasons(folder)),
         ("Dropped in the evaluation", _dropped(folder)),
     ]
@@ -51,16 +52,29 @@ def made_with(folder: RunFolder) -> Made:
 
 
 def token_mismatches(folder: RunFolder) -> str:
-    """Rollouts whose trained tokens are not the sampled ones, over all GRPO steps."""
+    """Rollouts whose trained tokens would not be the sampled ones, over all GRPO steps; they are never trained on."""
     rows = [row for row in folder.curves.get("grpo", []) if "token_mismatch" in row]
     if not rows:
         return ""
+    played = sum(_rollouts(row, folder.config.get("grpo") or {}) for row in rows)
     share = sum(row["token_mismatch"] for row in rows) / len(rows)
-    settings = folder.config.get("grpo") or {}
-    per_step = settings.get("group_size", 0) * settings.get("prompts_per_step", 0)
-    if not per_step:
+    if not played:
         return f"{100 * share:.2f} % of the rollouts"
-    return f"{round(share * per_step * len(rows))} of {per_step * len(rows):,} rollouts"
+    exact = all("mismatched_rollouts" in row for row in rows)
+    count = sum(row["mismatched_rollouts"] for row in rows) if exact else share * played
+    return f"{count:.0f} of {played:,.0f} rollouts"
+
+
+def invalid_rollouts(folder: RunFolder) -> str:
+    """GRPO rollouts that an outage ended; they are dropped and counted."""
+    rows = [row for row in folder.curves.get("grpo", []) if "invalid_rollouts" in row]
+    return f"{sum(row['invalid_rollouts'] for row in rows):.0f}" if rows else ""
+
+
+def _rollouts(row: dict[str, float], settings: dict[str, Any]) -> float:
+    """Rollouts of one step, those of refilled groups included where the step tells; 0 when nothing is known."""
+    groups = sum(row.get(f"groups/{kind}", 0.0) for kind in ("kept", "constant", "invalid"))
+    return (groups or settings.get("prompts_per_step", 0)) * settings.get("group_size", 0)
 
 
 def _versions(run: dict[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from envs.errors import RecordError
 from legal_rl.traces.console import print_summary
 from legal_rl.traces.examples import choose
+from legal_rl.traces.provenance import invalid_rollouts, token_mismatches
 from legal_rl.traces.report import write_report
 from legal_rl.traces.run_folder import ReportError, read_run_folder
 from legal_rl.traces.trajectories import Scoring
@@ -155,3 +156,16 @@ def test_the_console_says_what_is_missing(run_dir: Path) -> None:
     assert "missing: grpo/metrics.jsonl" in shown(run_dir)
     shutil.rmtree(run_dir / "eval")
     assert "eval/summary.json is missing" in shown(run_dir)
+
+
+def test_mismatches_are_counted_with_the_refilled_groups(run_dir: Path) -> None:
+    rows = [
+        {"step": n, "token_mismatch": 0.1, "mismatched_rollouts": n, "invalid_rollouts": 3, "groups/kept": 4,
+         "groups/constant": 1}
+        for n in (1, 2)
+    ]  # fmt: skip
+    (run_dir / "grpo" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    folder = read_run_folder(run_dir)
+    # 2 steps of 5 groups of 2 rollouts; 1 + 2 mismatched
+    assert token_mismatches(folder) == "3 of 20 rollouts"
+    assert invalid_rollouts(folder) == "6"
