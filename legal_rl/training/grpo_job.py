@@ -30,26 +30,6 @@ def start_ray(settings: GrpoSettings, temp_dir: str | None) -> None:
     if temp_dir:
         options["_temp_dir"] = temp_dir
     ray.init(**options)
-    if cpu_platform_active():
-        warm_up_engines(settings.n_gpus_per_node // settings.tensor_parallel)
-
-
-def warm_up_engines(replicas: int) -> None:
-    """Has Ray load vLLM into spare worker processes while this process loads verl.
-
-    Ray hands an idle worker with the same runtime environment to the next actor that asks for one, so verl's vLLM
-    servers, which it creates much later, find their imports done. Without effect when verl asks for another one.
-    """
-    import ray
-
-    from legal_rl.platform.activation import NOSET_VARIABLE
-
-    def load() -> None:
-        import verl.workers.rollout.vllm_rollout.vllm_async_server  # noqa: F401
-
-    task = ray.remote(load).options(num_cpus=0, runtime_env={"env_vars": {NOSET_VARIABLE: "1"}})
-    for _ in range(replicas):
-        task.remote()
 
 
 def _write_agent_file(options: dict[str, Any], out_dir: Path) -> Path:
