@@ -3,7 +3,7 @@
 Files in the output folder::
 
     <model>.rollouts.jsonl   every rollout, in the order in which it ended (envs.records)
-    <model>.scores.jsonl     one line per question: id, family and the metrics
+    <model>.scores.jsonl     one line per question: id, family and the metrics, null where a judge failed
     summary.json             means with bootstrap intervals, by model and by family, and paired differences
 """
 
@@ -96,16 +96,17 @@ def evaluate_models(
     stops: dict[str, Counter[str]] = {}
     for name, folder in models.items():
         path = out_dir / f"{name}.rollouts.jsonl"
-        asyncio.run(_play(name, folder, questions, retriever, env_config, path, engine, temperature, seed, progress))
+        lost = _play(name, folder, questions, retriever, env_config, path, engine, temperature, seed, progress)
+        outages = asyncio.run(lost)
         by_id = {rollout.question.id: rollout for rollout in read_rollouts(path)}
         rollouts = [by_id[q.id] for q in questions if q.id in by_id]
-        stops[name] = Counter(rollout.stop_reason.value for rollout in rollouts)
+        stops[name] = Counter(rollout.stop_reason.value for rollout in rollouts) + outages
         scores[name] = [_score(r, compute_reward(r, weights=weights, preset=preset)) for r in rollouts if _valid(r)]
         _write_lines(out_dir / f"{name}.scores.jsonl", scores[name])
     summary = summarise(scores, len(questions), seed, resamples)
     summary["temperature"] = temperature
     for name in models:
-        summary["models"][name]["stop_reasons"] = dict(stops[name])
+        summary["models"][name]["stop_reasons"] = dict(stops[name])  # outages too: why rollouts were dropped
     _write_text(out_dir / "summary.json", json.dumps(summary, ensure_ascii=False, indent=1))
     return summary
 
@@ -121,13 +122,18 @@ async def _play(
     temperature: float,
     seed: int,
     progress: Progress,
-) -> None:
-    """All questions at once: rollouts that search make room in the engine's batch for those that generate."""
+) -> Counter[str]:
+    """All questions at once: rollouts that search make room in the engine's batch for those that generate.
+
+    Returns:
+        Stop reasons of the rollouts that an outage ended; they are not written.
+    """
+    outages: Counter[str] = Counter()
     done = {rollout.question.id for rollout in read_rollouts(path, allow_torn_end=True)} if path.exists() else set()
     missing = [question for question in questions if question.id not in done]
     progress(name, len(questions) - len(missing), len(questions))
     if not missing:
-        return
+        return outages
     async with LocalEngine(folder, settings or EngineSettings()) as engine:
         from transformers import AutoTokenizer
 
@@ -137,9 +143,12 @@ async def _play(
         with RolloutWriter(path) as writer:
             for count, task in enumerate(asyncio.as_completed(tasks), start=len(questions) - len(missing) + 1):
                 rollout = await task
-                if not rollout.stop_reason.invalid:  # asked again by the next run
+                if _valid(rollout):
                     writer.write(rollout)
+                else:  # asked again by the next run
+                    outages[rollout.stop_reason.value] += 1
                 progress(name, count, len(questions))
+    return outages
 
 
 def _valid(rollout: Rollout) -> bool:
@@ -154,7 +163,7 @@ def _score(rollout: Rollout, breakdown: RewardBreakdown) -> dict[str, Any]:
         "id": rollout.question.id,
         "family": rollout.question.family,
         "reward": breakdown.total,
-        "correct": float(terms["acc"] >= CORRECT),
+        "correct": math.nan if math.isnan(terms["acc"]) else float(terms["acc"] >= CORRECT),
         **terms,
         "searches": float(len(rollout.searches)),
         "malformed_share": malformed / max(1, len(rollout.turns)),
@@ -216,7 +225,8 @@ def _differences(
 
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    _write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    plain = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in rows]
+    _write_text(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in plain))
 
 
 def _write_text(path: Path, text: str) -> None:

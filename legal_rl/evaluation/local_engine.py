@@ -171,6 +171,7 @@ class LocalEngine:
 
     async def _run(self) -> None:
         """Step the engine while anything waits; a failure of the engine fails every waiting request."""
+        arrivals: list[_Request] = []
         try:
             while self._inbox or self._running:
                 arrivals, self._inbox = self._inbox, []
@@ -180,7 +181,7 @@ class LocalEngine:
                 for _ in range(_WARM_UP_LOOP_TURNS):
                     await asyncio.sleep(0)
         except Exception as error:
-            self._fail_all(PolicyError(f"vLLM engine failed: {error}"))
+            self._fail_all(PolicyError(f"vLLM engine failed: {error}"), arrivals)
 
     def _resolve(self, name: str, sample: Sample | PolicyError) -> None:
         future = self._running.pop(name).future
@@ -191,8 +192,9 @@ class LocalEngine:
         else:
             future.set_result(sample)
 
-    def _fail_all(self, error: PolicyError) -> None:
-        for request in [*self._running.values(), *self._inbox]:
+    def _fail_all(self, error: PolicyError, arrivals: Sequence[_Request]) -> None:
+        """`arrivals`: those of the step that failed, which may not run yet."""
+        for request in [*self._running.values(), *arrivals, *self._inbox]:
             if not request.future.done():
                 request.future.set_exception(error)
         self._running.clear()

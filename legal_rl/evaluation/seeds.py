@@ -21,6 +21,9 @@ from legal_rl.evaluation.lawyer import METRICS
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 """97.5 % points of Student's distribution by degrees of freedom."""
 
+MIN_COMMON = 0.9
+"""Least share of the questions that all models of all runs must have answered; outages may cost a few."""
+
 Table = npt.NDArray[np.float64]
 
 
@@ -38,10 +41,13 @@ def compare_seeds(
 
     Raises:
         ConfigError: a run is not finished, or the runs asked different questions.
+
+    Questions on which an outage or a failed judge left one model without a score are left out for all of them.
     """
     rows = {folder: {name: _scores(folder, name) for name in ("untrained", before, after)} for folder in run_dirs}
-    questions = sorted(set.intersection(*(set(model) for run in rows.values() for model in run.values())))
-    if not questions or any(len(model) != len(questions) for run in rows.values() for model in run.values()):
+    asked = [set(model) for run in rows.values() for model in run.values()]
+    questions, every = sorted(set.intersection(*asked)), set.union(*asked)
+    if not questions or len(questions) < MIN_COMMON * len(every):
         raise ConfigError("the runs were evaluated on different questions; use the same question seed for all of them")
     difference = {}
     for metric in METRICS:
@@ -50,10 +56,17 @@ def compare_seeds(
         )
         difference[metric] = crossed_interval(table_SN, resamples, seed)
     seeds = [
-        {"seed": _seed_of(folder), "run": folder.name, **{name: _means(model) for name, model in run.items()}}
+        {
+            "seed": _seed_of(folder),
+            "run": folder.name,
+            **{name: _means([model[q] for q in questions]) for name, model in run.items()},
+        }
         for folder, run in rows.items()
     ]
-    return {"n_questions": len(questions), "before": before, "after": after, "seeds": seeds, "difference": difference}
+    return {
+        "n_questions": len(questions), "left_out": len(every) - len(questions),
+        "before": before, "after": after, "seeds": seeds, "difference": difference,
+    }  # fmt: skip
 
 
 def crossed_interval(table_SN: Table, resamples: int, seed: int) -> dict[str, Any]:
@@ -86,11 +99,12 @@ def _scores(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     path = folder / "eval" / f"{name}.scores.jsonl"
     if not path.exists():
         raise ConfigError(f"{path}: missing; finish that run first (legal-rl quickstart run_dir={folder})")
-    return {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {row["id"]: row for row in rows if row["reward"] is not None and row["reward"] == row["reward"]}  # no NaN
 
 
-def _means(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
-    return {metric: float(np.mean([row[metric] for row in scores.values()])) for metric in METRICS}
+def _means(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    return {metric: float(np.mean([row[metric] for row in rows])) for metric in METRICS}
 
 
 def _seed_of(folder: Path) -> int | None:

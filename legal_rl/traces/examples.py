@@ -88,6 +88,12 @@ def read_examples(folder: RunFolder, chosen: Rollouts) -> list[Example]:
     return examples
 
 
+def opened(examples: Sequence[Example]) -> int:
+    """Place of the example that is open at first: the first that the last model answers correctly after a search."""
+    shown = ((place, example.played[-1][2]) for place, example in enumerate(examples) if example.played)
+    return next((place for place, t in shown if t.verdict == "correct" and t.searches), 0)
+
+
 def find_tokens(rollouts: Path) -> TokenReader | None:
     """The tokenizer behind a rollout file of a run: all models of one run share it."""
     run_dir = rollouts.resolve().parent.parent

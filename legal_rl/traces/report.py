@@ -12,7 +12,7 @@ from typing import Any
 
 from legal_rl.traces import charts
 from legal_rl.traces.evaluation_tables import family_table, hero_cards, metric_table, seed_table
-from legal_rl.traces.examples import EXAMPLES, Example, pick_examples, read_examples
+from legal_rl.traces.examples import EXAMPLES, Example, opened, pick_examples, read_examples
 from legal_rl.traces.metrics import METRICS, difference_label, model_label
 from legal_rl.traces.pages import render, write_page
 from legal_rl.traces.provenance import made_with
@@ -36,6 +36,7 @@ def report_values(folder: RunFolder) -> dict[str, Any]:
     """What the template shows, section by section; a section without data is None or empty."""
     evaluation = folder.evaluation
     name = (folder.run or {}).get("name") or folder.path.name
+    examples = _examples(folder)
     return {
         "title": f"Legal-RL run: {name}",
         "name": name,
@@ -48,7 +49,8 @@ def report_values(folder: RunFolder) -> dict[str, Any]:
         "family_table": family_table(evaluation) if evaluation else [],
         "family_chart": charts.families(evaluation) if evaluation else "",
         "curves": charts.curves(folder.curves),
-        "examples": _examples(folder),
+        "examples": examples,
+        "opened": opened(examples),
         "num_examples": EXAMPLES,
         "retrieval": folder.retrieval,
         "seeds": seed_table(folder.seeds) if folder.seeds else None,

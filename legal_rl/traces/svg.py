@@ -105,7 +105,7 @@ def line_chart(title: str, series: Sequence[Series], *, zero: bool = False, smoo
         return round(px, 1), round(py, 1)
 
     parts = [_y_axis(y_ticks, lambda y: at(x_low, y)[1], left, width - right)]
-    x_ticks = [x for x in ticks(x_low, x_high) if x_low <= x <= x_high]
+    x_ticks = [x for x in ticks(x_low, x_high) if x_low <= x <= x_high and x == int(x)]  # steps are whole
     parts += [_text(at(x, y_ticks[0])[0], height - 8, number(x), "tick", "middle") for x in x_ticks]
     for s in drawn:
         parts += _line(s, at, smoothing)

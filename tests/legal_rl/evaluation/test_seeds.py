@@ -54,3 +54,14 @@ def test_other_questions_are_refused(tmp_path):
 def test_an_unfinished_run_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"untrained\.scores\.jsonl: missing"):
         compare_seeds([tmp_path])
+
+
+def test_a_few_questions_lost_to_outages_are_left_out_for_every_model(tmp_path):
+    first = write_run(tmp_path / "a", [0.0] * 20, [1.0] * 20)
+    path = first / "eval" / "grpo.scores.jsonl"
+    lines = path.read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "reward": None})
+    path.write_text("\n".join(lines[:-1]) + "\n")
+    result = compare_seeds([first, write_run(tmp_path / "b", [0.0] * 20, [1.0] * 20, seed=1)], resamples=50)
+    assert (result["n_questions"], result["left_out"]) == (18, 2)
+    assert result["difference"]["correct"]["mean"] == 1.0

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from envs.errors import RecordError
 from legal_rl.traces.console import print_summary
-from legal_rl.traces.examples import choose
+from legal_rl.traces.examples import Example, choose, opened
 from legal_rl.traces.provenance import invalid_rollouts, token_mismatches
 from legal_rl.traces.report import write_report
 from legal_rl.traces.run_folder import ReportError, read_run_folder
-from legal_rl.traces.trajectories import Scoring
+from legal_rl.traces.trajectories import Scoring, Trajectory
 
 Check = Callable[[str], Any]
 
@@ -169,3 +169,12 @@ def test_mismatches_are_counted_with_the_refilled_groups(run_dir: Path) -> None:
     # 2 steps of 5 groups of 2 rollouts; 1 + 2 mismatched
     assert token_mismatches(folder) == "3 of 20 rollouts"
     assert invalid_rollouts(folder) == "6"
+
+
+def test_the_open_example_is_a_right_one_with_a_search() -> None:
+    def example(grade: float, searches: int) -> Example:
+        return Example("q", "问", "f", [("grpo", "GRPO", Trajectory("q", grade=grade, searches=searches))])
+
+    assert opened([example(0.0, 1), example(1.0, 0), example(1.0, 1), example(1.0, 2)]) == 2
+    assert opened([example(0.0, 1)]) == 0
+    assert opened([]) == 0
