@@ -27,10 +27,10 @@ export TOKENIZERS_PARALLELISM := false
 help: ## Show the targets
 	@sed -n '2,9s/^# *//p' Makefile
 
-install: $(STAMP) ## Build .venv from the lock file (about 1 minute, 7 GB)
+install: $(STAMP) ## Build .venv from the lock file (1-2 minutes, 7 GB)
 
 $(STAMP): requirements/$(EXTRA).lock pyproject.toml
-	@echo "== install: .venv from requirements/$(EXTRA).lock (about 1 minute, 7 GB on disk)"
+	@echo "== install: .venv from requirements/$(EXTRA).lock (1-2 minutes, 7 GB on disk)"
 	@bash launch/install.sh "$(EXTRA)" "$(UV_VERSION)" "$(PYTHON)"
 	@touch "$(STAMP)"
 

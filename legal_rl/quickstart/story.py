@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.rule import Rule
 
 from legal_rl import __version__
+from legal_rl.cluster.layout import Layout
 from legal_rl.config import RunConfig, write_config
 from legal_rl.errors import ConfigError, ModelError, StageError
 from legal_rl.quickstart import children
@@ -92,11 +93,12 @@ def _stage(name: str, config: RunConfig, config_file: Path) -> Stage:
     values = config.model_dump(mode="json")
     settings = {section: values[section] for section in SECTIONS[name]}
     earlier = list(STAGES)[: list(STAGES).index(name)]
-    return Stage(name, STAGES[name], settings, lambda folder: _work(name, config_file, folder), tuple(earlier))
+    return Stage(name, STAGES[name], settings, lambda folder: _work(name, config, config_file, folder), tuple(earlier))
 
 
-def _work(name: str, config_file: Path, folder: Path) -> dict[str, Any]:
-    process = children.start(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=_quiet())
+def _work(name: str, config: RunConfig, config_file: Path, folder: Path) -> dict[str, Any]:
+    environment = _quiet() | trainer_devices(config.layout, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    process = children.start(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=environment)
     code = children.wait(process)
     if code != 0:
         error = folder / "error.txt"
@@ -113,6 +115,24 @@ def _quiet() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "0"),
     }
+
+
+def trainer_devices(layout: Layout, visible: str) -> dict[str, str]:
+    """Shows a stage the trainers' GPUs only; the others belong to the model servers (paper, appendix B.2).
+
+    Args:
+        visible: what a scheduler such as Slurm left in CUDA_VISIBLE_DEVICES; empty = every GPU of the machine.
+
+    Raises:
+        ConfigError: the layout names a GPU that is not there.
+    """
+    if layout.device != "cuda":
+        return {}
+    names = [name.strip() for name in visible.split(",")] if visible else [str(n) for n in range(layout.gpus_per_node)]
+    missing = [gpu for gpu in layout.trainer_gpus if gpu >= len(names)]
+    if missing:
+        raise ConfigError(f"layout.trainer_gpus names GPU {missing[0]}, but CUDA_VISIBLE_DEVICES={visible} shows fewer")
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in layout.trainer_gpus)}
 
 
 def _announce(console: Console, stage: Stage, names: list[str], skipped: bool) -> None:
