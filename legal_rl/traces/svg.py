@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
@@ -113,7 +113,7 @@ def line_chart(title: str, series: Sequence[Series], *, zero: bool = False, smoo
     return _svg(width, height, title, f"{title} over steps. {last}", parts)
 
 
-def _line(series: Series, at, smoothing: float) -> list[str]:
+def _line(series: Series, at: Callable[[float, float], tuple[float, float]], smoothing: float) -> list[str]:
     points = _thin(series.points)
     ys = [y for _, y in points]
     shown = smooth(ys, smoothing) if len(points) > 5 else ys
@@ -155,7 +155,7 @@ def dot_plot(title: str, rows: Sequence[DotRow], low: float = 0.0, high: float =
     return _svg(width, height, title, title, parts)
 
 
-def _dot(dot: Dot, at, y: float) -> str:
+def _dot(dot: Dot, at: Callable[[float], float], y: float) -> str:
     if dot.mean is None or not math.isfinite(dot.mean):
         return ""
     whisker = ""
@@ -167,7 +167,7 @@ def _dot(dot: Dot, at, y: float) -> str:
     )
 
 
-def _y_axis(values: Sequence[float], at, left: float, right: float) -> str:
+def _y_axis(values: Sequence[float], at: Callable[[float], float], left: float, right: float) -> str:
     lines = [f'<line class="grid" x1="{left}" x2="{right}" y1="{at(y)}" y2="{at(y)}"/>' for y in values]
     return "".join([*lines, *(_text(left - 6, at(y) + 3.5, number(y), "tick", "end") for y in values)])
 
