@@ -15,12 +15,22 @@ _NUMBERED = re.compile(rf"([{NUMERAL_CHARS}]{{1,12}})(?=条|款|项|编|章|节|
 _SUB_ARTICLE = re.compile(rf"条之([{NUMERAL_CHARS}]{{1,4}})")
 _LEAD_IN = re.compile(r"\A(?:(?:正确|最终)?答案?(?:是|为)?[:：]|(?:正确|最终)?答案(?:是|为))")
 _INNER_POINT = re.compile(r"(?<=\d)\.(?=\d)")
+_MAX_PASSES = 8
 _POINT = "\ue000"  # a private character that stands for a decimal point while punctuation is dropped
 
 
 @lru_cache(maxsize=65_536)
 def normalise(text: str) -> str:
     """Fold width and case, write numerals before a unit as digits, drop lead-ins, blanks, punctuation. Idempotent."""
+    for _ in range(_MAX_PASSES):  # dropping a character can make a new lead-in or a new composed letter
+        folded = _fold(text)
+        if folded == text:
+            break
+        text = folded
+    return text
+
+
+def _fold(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold().strip()
     folded = _LEAD_IN.sub("", folded)
     folded = "".join(ch for ch in _INNER_POINT.sub(_POINT, folded) if ch == _POINT or _kept(ch))

@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import settings
 
 from envs.tokens import QWEN3_TEMPLATE_PATH
 from envs.types import Question, Reference
 from retrieval_server.errors import RetrievalError
 from retrieval_server.types import Evidence, SearchQuery, SearchResult, Status
+
+settings.register_profile("shared_machine", deadline=None)  # a loaded machine is slow, not wrong
+settings.load_profile("shared_machine")
 
 ARTICLE = Evidence(
     id="law/刑法@2023-12-29#264",
@@ -85,7 +89,10 @@ def tokenizer():
 
     core = Tokenizer(models.BPE())
     # Qwen's own pre-tokenisation pattern, so that line breaks and punctuation merge as they do there.
-    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
     from tokenizers import Regex
 
     core.pre_tokenizer = pre_tokenizers.Sequence(

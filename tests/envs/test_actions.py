@@ -166,22 +166,8 @@ def test_parse_is_the_inverse_of_render(action, dialect) -> None:
     assert parse_action(render_action(action, dialect), dialect) == action
 
 
-pieces = st.sampled_from(
-    ["<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>", "<information>", "</information>"]
-    + [
-        "<tool_call>",
-        "</tool_call>",
-        '{"source": "statute", "query": "x"}',
-        "{",
-        '"',
-        "'",
-        "：",
-        "```",
-        "条",
-        " ",
-        "\n",
-    ]
-)
+TAGS = [f"<{slash}{name}>" for name in ("think", "search", "answer", "information", "tool_call") for slash in ("", "/")]
+pieces = st.sampled_from([*TAGS, '{"source": "statute", "query": "x"}', "{", '"', "'", "：", "```", "条", " ", "\n"])
 
 
 @given(st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join)), st.sampled_from(["tags", "tool_call"]))
@@ -190,8 +176,6 @@ def test_never_raises_and_reads_one_action_or_none(text, dialect) -> None:
     assert action.kind in ("statute", "precedent", "stop", "malformed")
     if isinstance(action, Malformed):
         assert action.reason
-    else:
-        assert text.count("<search>") + text.count("<tool_call>") + text.count("<answer>") >= 0
 
 
 @pytest.mark.parametrize(
@@ -200,6 +184,6 @@ def test_never_raises_and_reads_one_action_or_none(text, dialect) -> None:
 def test_time_is_linear_in_adversarial_text(unit: str) -> None:
     started = time.perf_counter()
     for head in ("", "<think>", "<search>", "<search>{'source': '"):
-        parse_action(head + unit * 50_000)
-        is_closed(head + unit * 50_000)
+        parse_action(head + unit * 10_000)
+        is_closed(head + unit * 10_000)
     assert time.perf_counter() - started < 5

@@ -21,9 +21,17 @@ def test_compact_block_is_exact(article: Evidence) -> None:
 
 def test_full_style_adds_what_a_lawyer_asks_for() -> None:
     unit = Evidence(
-        id="case/7", source="precedent", title="《李某盗窃案》", label="基层人民法院", text="入户盗窃。", charges=("盗窃罪",),
-        court_level=CourtLevel.PRIMARY, generated=True, version_date="2024-01-02", notes=("简要",),
-    )  # fmt: skip
+        id="case/7",
+        source="precedent",
+        title="《李某盗窃案》",
+        label="基层人民法院",
+        text="入户盗窃。",
+        charges=("盗窃罪",),
+        court_level=CourtLevel.PRIMARY,
+        generated=True,
+        version_date="2024-01-02",
+        notes=("简要",),
+    )
     assert render_unit(3, unit, 80) == (
         "[3] case/7 《李某盗窃案》基层人民法院（2024-01-02 版本；盗窃罪；程序生成的示例；简要）\n入户盗窃。"
     )

@@ -23,10 +23,11 @@ def qwen3_text(messages: list[dict[str, str]], thinking: bool, tools: tuple = ()
     if tools:
         listed = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools)
         out.append(
-            f"<|im_start|>system\n{messages[0]['content']}\n\n# Tools\n\nYou may call one or more functions to assist with the "
-            f"user query.\n\nYou are provided with function signatures within <tools></tools> XML tags:\n<tools>{listed}\n</tools>"
-            "\n\nFor each function call, return a json object with function name and arguments within <tool_call></tool_call> "
-            'XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n'
+            f"<|im_start|>system\n{messages[0]['content']}\n\n# Tools\n\nYou may call one or more functions to assist "
+            "with the user query.\n\nYou are provided with function signatures within <tools></tools> XML tags:\n"
+            f"<tools>{listed}\n</tools>\n\nFor each function call, return a json object with function name and "
+            "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+            '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n'
         )
     for i, message in enumerate(messages):
         role, content = message["role"], message["content"]
@@ -121,7 +122,8 @@ def test_compact_think_blocks_survive_in_earlier_turns(tokenizer: Any) -> None:
 
 def test_sampled_ids_are_never_retokenised(tokenizer: Any) -> None:
     """A policy may sample ids that its own tokenizer would not choose; they stay."""
-    odd = tuple(ids_of(tokenizer, "盗") + ids_of(tokenizer, "窃")) + (tokenizer.convert_tokens_to_ids("<|im_end|>"),)
+    im_end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    odd = (*ids_of(tokenizer, "盗"), *ids_of(tokenizer, "窃"), im_end)
     letters = tuple(i for ch in "<answer>" for i in ids_of(tokenizer, ch))
     dialogue = TokenDialogue(tokenizer, OPENING)
     dialogue.add_policy(Completion("<answer>盗窃", letters + odd, (-1.0,) * len(letters + odd)), turn=0)
