@@ -41,7 +41,7 @@ from envs.types import (
 from retrieval_server.types import Evidence, SearchResult
 
 short = st.text(max_size=12)
-finite = st.floats(allow_nan=False, allow_infinity=False)
+finite = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
 words = st.lists(short, max_size=3).map(tuple)
 references = st.builds(Reference, actions=words, evidence_ids=words, key_spans=words, queries=words)
 questions = st.builds(
