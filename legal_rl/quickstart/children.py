@@ -87,7 +87,15 @@ def run(
     code = wait(start(arguments, log, environment), tick)
     if code != 0:
         where = f"; see {log}" if log else ""
-        raise StageError(f"{' '.join(arguments[:2])} ended with exit code {code}{last_error(log)}{where}")
+        raise StageError(f"{' '.join(arguments[:2])} {how_it_ended(code)}{last_error(log)}{where}")
+
+
+def how_it_ended(code: int) -> str:
+    """2 -> "ended with exit code 2"; -9 -> "was killed by SIGKILL (…)"."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"was killed by {name}" + (" (out of memory, or by hand)" if name == "SIGKILL" else "")
 
 
 def last_error(log: Path | None) -> str:
@@ -133,6 +141,6 @@ def wait_for_line(path: Path, needle: str, process: subprocess.Popen[bytes], tim
         if path.exists() and needle in path.read_text(encoding="utf-8", errors="replace"):
             return
         if process.poll() is not None:
-            raise StageError(f"process ended with exit code {process.returncode}{last_error(path)}; see {path}")
+            raise StageError(f"process {how_it_ended(process.returncode)}{last_error(path)}; see {path}")
         time.sleep(0.1)
     raise StageError(f"nothing heard within {timeout_s:.0f} s; see {path}")

@@ -32,17 +32,22 @@ def retrieval_server(index_dir: Path, config_file: Path, log: Path, restarts: in
     def watch() -> None:
         left = restarts
         while not stopped.wait(1.0):
-            if current[0].poll() is not None and left > 0:
+            code = current[0].poll()
+            if code is not None and left > 0:
                 left -= 1
+                print(f"  the retrieval server {children.how_it_ended(code)}; started again, see {log}", flush=True)
                 current[0] = children.start(arguments, log)
 
+    # The kernel ends a child with the thread that started it: the watcher lives until the block is left.
+    watcher = threading.Thread(target=watch, name="retrieval-watch", daemon=True)
     try:
         _wait_ready(url, log, process)
-        watcher = threading.Thread(target=watch, name="retrieval-watch", daemon=True)
         watcher.start()
         yield url
     finally:
         stopped.set()
+        if watcher.is_alive():
+            watcher.join()
         children.stop(current[0])
 
 
@@ -57,9 +62,8 @@ def _wait_ready(url: str, log: Path, process) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise StageError(
-                f"the retrieval server ended with exit code {process.returncode}{children.last_error(log)}"
-            )
+            ended = children.how_it_ended(process.returncode)
+            raise StageError(f"the retrieval server {ended}{children.last_error(log)}; see {log}")
         try:
             if httpx.get(f"{url}/readyz", timeout=2.0).status_code == 200:
                 return

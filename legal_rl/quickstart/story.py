@@ -102,8 +102,9 @@ def _work(name: str, config: RunConfig, config_file: Path, folder: Path) -> dict
     code = children.wait(process)
     if code != 0:
         error = folder / "error.txt"
-        reason = error.read_text(encoding="utf-8") if error.exists() else f"ended with exit code {code}"
-        raise StageError(f"stage {name}: {reason}")
+        if error.exists():
+            raise StageError(f"stage {name}: {error.read_text(encoding='utf-8')}")
+        raise StageError(f"stage {name} {children.how_it_ended(code)}; the same command goes on from there")
     return read_json(folder / "summary.json")
 
 
