@@ -21,7 +21,7 @@ from legal_rl.data.settings import QuestionSettings, TeacherSettings
 from legal_rl.errors import ConfigError
 from legal_rl.policy_model.settings import PolicySettings
 from legal_rl.training.settings import GrpoSettings, SftSettings
-from retrieval_server.config import AssistantConfig
+from retrieval_server.config import AssistantConfig, LLMConfig
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONFIG_FOLDER = REPOSITORY / "configs"
@@ -49,6 +49,8 @@ class RewardSettings(_Section):
 
     preset: str = Field(default="default", pattern="^(default|paper|released)$")
     weights: dict[str, float] = Field(default_factory=dict)
+    judge: LLMConfig | None = None
+    """Endpoint of the reward judge; None = rules and graders only."""
 
 
 class EvaluationSettings(_Section):
@@ -56,6 +58,9 @@ class EvaluationSettings(_Section):
 
     num_questions: int = Field(default=240, ge=1)
     temperature: float = Field(default=0.0, ge=0.0)
+    """0 = greedy, as in the paper's appendix B.1; 1 = the distribution that GRPO optimises."""
+    greedy_too: bool = False
+    """Also evaluate at temperature 0, into `eval/greedy`."""
     bootstrap_samples: int = Field(default=2000, ge=100)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -127,7 +129,8 @@ def test_an_installed_environment_is_left_alone(checkout):
     (checkout / ".venv").mkdir()
     (checkout / ".venv" / ".installed-cpu").touch()
     assert "install.sh" not in make(checkout, "-n", "quickstart").stdout
-    (checkout / "requirements" / "cpu.lock").touch()
+    later = time.time() + 10  # file times may be too coarse to tell two touches apart
+    os.utime(checkout / "requirements" / "cpu.lock", (later, later))
     assert "install.sh" in make(checkout, "-n", "quickstart").stdout
 
 

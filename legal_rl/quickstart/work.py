@@ -19,6 +19,7 @@ from legal_rl.quickstart.progress import bar
 from legal_rl.quickstart.stages import write_json
 
 if TYPE_CHECKING:
+    from envs.types import Question
     from retrieval_server.assistant import LegalAssistant
 
 Summary = dict[str, Any]
@@ -112,6 +113,7 @@ def grpo(config: RunConfig, folder: Path) -> Summary:
             config.environment,
             reward_preset=config.rewards.preset,
             reward_weights=config.rewards.weights,
+            judge=config.rewards.judge.model_dump() if config.rewards.judge else None,
             on_step=_steps(progress, settings.max_steps or 0),
             on_notice=lambda line: print(line, flush=True),
         )
@@ -128,21 +130,34 @@ def grpo(config: RunConfig, folder: Path) -> Summary:
 def evaluate(config: RunConfig, folder: Path) -> Summary:
     """The three policies on the same held-out questions, and the retrieval behind them."""
     from envs.records import read_questions
+
+    questions = list(read_questions(config.run_path / "trajectories" / "test.questions.jsonl"))
+    questions = questions[: config.evaluation.num_questions]
+    assistant = _assistant(config)
+    summary = _evaluate_at(config, questions, assistant, config.evaluation.temperature, folder)
+    _retrieval_quality(config, questions, assistant)
+    shown = _headline(summary)
+    if config.evaluation.greedy_too:
+        greedy = _evaluate_at(config, questions, assistant, 0.0, folder / "greedy")
+        shown |= {f"greedy_{name}": value for name, value in _headline(greedy).items()}
+    return shown
+
+
+def _evaluate_at(
+    config: RunConfig, questions: list[Question], assistant: LegalAssistant, temperature: float, folder: Path
+) -> Summary:
     from legal_rl.evaluation.lawyer import evaluate_models
     from legal_rl.evaluation.local_engine import EngineSettings
     from rewards import RewardWeights
 
-    questions = list(read_questions(config.run_path / "trajectories" / "test.questions.jsonl"))
-    questions = questions[: config.evaluation.num_questions]
     models = {
         "untrained": base_model(config),
         "sft": config.run_path / "sft" / "model",
         "grpo": config.run_path / "grpo" / "model",
     }
-    assistant = _assistant(config)
     length = config.grpo.max_prompt_tokens + config.environment.max_response_tokens
     with bar("eval") as progress:
-        summary = evaluate_models(
+        return evaluate_models(
             models,
             questions,
             assistant,
@@ -151,12 +166,14 @@ def evaluate(config: RunConfig, folder: Path) -> Summary:
             preset=config.rewards.preset,
             weights=RewardWeights(**config.rewards.weights),
             engine=EngineSettings(max_model_len=length, seed=config.seed),
-            temperature=config.evaluation.temperature,
+            temperature=temperature,
             seed=config.seed,
             resamples=config.evaluation.bootstrap_samples,
             progress=progress,
         )
-    _retrieval_quality(config, questions, assistant)
+
+
+def _headline(summary: Summary) -> Summary:
     return {
         f"{name}_{metric}": values["metrics"][metric]["mean"]
         for name, values in summary["models"].items()
@@ -176,7 +193,7 @@ def base_model(config: RunConfig) -> Path:
     return Path(snapshot_download(config.model))
 
 
-def _retrieval_quality(config: RunConfig, questions: list[Any], assistant: LegalAssistant) -> None:
+def _retrieval_quality(config: RunConfig, questions: list[Question], assistant: LegalAssistant) -> None:
     """Metrics of the Assistant on the held-out questions' own reference queries, into `retrieval.json`."""
     from legal_rl.evaluation.reference_queries import reference_query_quality
 

@@ -46,6 +46,7 @@ def export_checkpoint(checkpoint: Path, out: Path) -> ExportResult:
         shutil.copytree(source / "huggingface", temporary)
     else:
         _merge(source, temporary)
+    _name_stored_dtype(temporary)
     difference = logit_difference(source, temporary)
     if not difference <= LOGIT_TOLERANCE:
         shutil.rmtree(temporary)
@@ -53,6 +54,25 @@ def export_checkpoint(checkpoint: Path, out: Path) -> ExportResult:
     shutil.rmtree(out, ignore_errors=True)
     os.replace(temporary, out)
     return ExportResult(out, difference)
+
+
+STORED_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def _name_stored_dtype(model_dir: Path) -> None:
+    """Let config.json name the type the weights are stored in: loaders follow it, and verl leaves bfloat16 there."""
+    import json
+
+    from safetensors import safe_open
+
+    file = next(iter(sorted(model_dir.glob("*.safetensors"))))
+    with safe_open(str(file), "pt") as tensors:
+        stored = tensors.get_slice(next(iter(tensors.keys()))).get_dtype()
+    path = model_dir / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config.pop("torch_dtype", None)
+    config["dtype"] = STORED_DTYPES.get(stored, config.get("dtype"))
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def _merge(source: Path, out: Path) -> None:

@@ -102,7 +102,6 @@ class GrpoSettings(HardwareSettings):
     retrieval_patience_s: float = Field(default=600.0, ge=0)
     """How long a run waits for a retrieval server that went away before it stops."""
     retrieval_timeout_s: float = Field(default=30.0, gt=0)
-    rollout_concurrency: int = Field(default=256, ge=1)
     tensor_parallel: int = Field(default=1, ge=1)
     vllm_memory: float = Field(default=0.45, gt=0, lt=1)
     """Share of a GPU's memory for the rollout engine."""

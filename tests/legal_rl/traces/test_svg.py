@@ -26,7 +26,7 @@ def test_ticks_by_hand(low: float, high: float, expected: list[float]) -> None:
     assert ticks(low, high) == expected
 
 
-@given(st.floats(-1e6, 1e6), st.floats(0, 1e6, allow_subnormal=False))
+@given(st.floats(-1e6, 1e6, allow_subnormal=False), st.floats(0, 1e6, allow_subnormal=False))
 def test_ticks_cover_the_range_evenly(low: float, width: float) -> None:
     found = ticks(low, low + width)
     assert found[0] <= low + 1e-6 * max(1, abs(low)) and found[-1] >= low + width - 1e-6 * max(1, abs(low + width))

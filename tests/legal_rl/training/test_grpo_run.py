@@ -88,7 +88,7 @@ def run(toy_world, toy_server, toy_environment, lawyer, tmp_path_factory):
 
 def test_outage_pauses_says_so_and_stops_with_the_checkpoint(run):
     assert any(notice.startswith("paused: Legal Assistant at http://") for notice in run["notices"])
-    assert "checkpoint is kept" in run["outage"]
+    assert "checkpoint kept" in run["outage"]
     assert "\n" not in run["outage"]
     assert run["stopped_at"] == 2
 

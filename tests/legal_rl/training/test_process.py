@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from legal_rl.training.cluster_env import cpu_environment, training_environment
+from legal_rl.training.interpreter import interpreter
 from legal_rl.training.metrics import TrainingError
 from legal_rl.training.process import run_stage
 
@@ -87,4 +87,4 @@ def test_wandb_is_offline_without_a_key():
     assert training_environment(1, 1, base={}, wandb=True)["WANDB_MODE"] == "offline"
     assert "WANDB_MODE" not in training_environment(1, 1, base={})
     assert "WANDB_MODE" not in training_environment(1, 1, base={"WANDB_API_KEY": "k"}, wandb=True)
-    assert training_environment(1, 1, base={})["PATH"].startswith(os.path.dirname(sys.executable))
+    assert training_environment(1, 1, base={})["PATH"].startswith(os.path.dirname(interpreter()))
