@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from legal_rl.errors import StageError
+from legal_rl.training.interpreter import interpreter
 
 PR_SET_PDEATHSIG = 1
 GRACE_S = 20.0
@@ -33,7 +34,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `python -m <arguments>`; output goes to `log` (appended), or to this terminal."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
-    command = [sys.executable, "-m", *arguments]
+    command = [interpreter(), "-m", *arguments]
     if log is None:
         return subprocess.Popen(command, env=env, preexec_fn=_die_with_parent)
     log.parent.mkdir(parents=True, exist_ok=True)
