@@ -105,7 +105,7 @@ def _work(name: str, config: RunConfig, config_file: Path, folder: Path) -> dict
         if error.exists():
             raise StageError(f"stage {name}: {error.read_text(encoding='utf-8')}")
         raise StageError(f"stage {name} {children.how_it_ended(code)}; the same command goes on from there")
-    return read_json(folder / "summary.json")
+    return read_json(folder / "stage.json")
 
 
 def _quiet() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The work of each stage, run as `python -m legal_rl.quickstart.work STAGE CONFIG FOLDER` in a process of its own.
 
-Leaves `summary.json` in the stage's folder. Heavy imports happen inside the stage that needs them.
+Leaves `stage.json` in the stage's folder. Heavy imports happen inside the stage that needs them.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def main(arguments: list[str]) -> int:
     error_file.unlink(missing_ok=True)
     try:
         with _ends_on_sigterm():
-            write_json(folder / "summary.json", STAGE_WORK[name](load_config(config_file), folder))
+            write_json(folder / "stage.json", STAGE_WORK[name](load_config(config_file), folder))
     except (LegalRLError, OSError) as error:
         text = str(error) if isinstance(error, LegalRLError) else explain_system_error(error, folder)
         if text is None:

@@ -24,7 +24,7 @@ def config_file(config: RunConfig, tmp_path: Path) -> str:
 def test_a_stage_leaves_its_summary_and_no_old_error(config_file, tmp_path):
     (tmp_path / "error.txt").write_text("of the last attempt")
     assert main(["knowledge", config_file, str(tmp_path)]) == 0
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    summary = json.loads((tmp_path / "stage.json").read_text(encoding="utf-8"))
     assert summary["articles"] == 1 and summary["cases"] >= 300
     assert not (tmp_path / "error.txt").exists()
 
@@ -32,7 +32,7 @@ def test_a_stage_leaves_its_summary_and_no_old_error(config_file, tmp_path):
 def test_a_stage_that_fails_leaves_one_line(config_file, tmp_path):
     assert main(["trajectories", config_file, str(tmp_path)]) == 1
     assert "no index here" in (tmp_path / "error.txt").read_text(encoding="utf-8")
-    assert not (tmp_path / "summary.json").exists()
+    assert not (tmp_path / "stage.json").exists()
 
 
 @pytest.fixture
