@@ -13,6 +13,7 @@ import asyncio
 import json
 import math
 import os
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -48,9 +49,10 @@ class EnginePolicy:
     async def act(self, dialogue: Dialogue, budget: Budget) -> Completion:
         """Sample one turn; raises `PolicyError` when the engine fails."""
         assert isinstance(dialogue, TokenDialogue)
-        more = {"seed": self.seed} if self.temperature > 0 else {}
+        prompt = dialogue.token_ids
+        more = {"seed": turn_seed(self.seed, prompt)} if self.temperature > 0 else {}
         sample = await self.engine.generate(
-            dialogue.token_ids,
+            prompt,
             max_tokens=budget.max_tokens,
             stop_ids=(dialogue.turn_end_id,),
             temperature=self.temperature,
@@ -63,6 +65,11 @@ class EnginePolicy:
             logprobs=sample.logprobs,
             finish_reason="stop" if ended else "length",
         )
+
+
+def turn_seed(seed: int, prompt_ids: Sequence[int]) -> int:
+    """A seed of its own for every prompt. With one seed for all, every question would meet the same random numbers."""
+    return zlib.crc32(f"{seed}:{','.join(map(str, prompt_ids))}".encode())
 
 
 def evaluate_models(

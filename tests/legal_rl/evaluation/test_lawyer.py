@@ -16,7 +16,7 @@ from envs.records import read_rollouts, write_rollouts
 from envs.rollout import run_rollout
 from envs.types import Question, Reference, Rollout, StopReason
 from legal_rl.evaluation import lawyer
-from legal_rl.evaluation.lawyer import METRICS, evaluate_models, summarise
+from legal_rl.evaluation.lawyer import METRICS, evaluate_models, summarise, turn_seed
 from legal_rl.evaluation.local_engine import EngineSettings
 from retrieval_server.types import Evidence, SearchQuery, SearchResult, Source, Status
 from rewards import RewardWeights, compute_reward
@@ -183,3 +183,9 @@ def test_a_real_engine_plays_a_random_model_and_resumes(tmp_path: Path) -> None:
     assert {k: r.tokens.token_ids for k, r in again.items() if r.tokens} == {
         k: r.tokens.token_ids for k, r in rollouts.items() if r.tokens
     }
+
+
+def test_every_prompt_has_random_numbers_of_its_own_and_they_repeat():
+    assert turn_seed(0, [1, 2, 3]) == turn_seed(0, [1, 2, 3])
+    assert len({turn_seed(seed, [1, last]) for seed in range(3) for last in range(100)}) == 300
+    assert turn_seed(0, [12]) != turn_seed(0, [1, 2])
