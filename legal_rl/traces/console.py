@@ -17,6 +17,9 @@ SHOWN = (
 )  # fmt: skip
 _STYLES = {"better": "green", "worse": "red"}
 
+WIDE = 110
+"""Columns of a console on which the differences have room."""
+
 
 def print_summary(run_dir: Path, console: Console) -> None:
     """Print the evaluation of a run; says what is missing when there is none.
@@ -28,7 +31,7 @@ def print_summary(run_dir: Path, console: Console) -> None:
     if not folder.evaluation:
         console.print(f"[yellow]no evaluation in {folder.path}: eval/summary.json is missing[/]", highlight=False)
         return
-    console.print(_metrics(folder))
+    console.print(_metrics(folder, with_differences=console.width >= WIDE))
     console.print(_families(folder))
     if folder.retrieval and folder.retrieval.get("overall"):
         console.print(_retrieval(folder), highlight=False)
@@ -36,12 +39,15 @@ def print_summary(run_dir: Path, console: Console) -> None:
         console.print(f"[yellow]missing: {name}[/]", highlight=False)
 
 
-def _metrics(folder: RunFolder) -> Table:
+def _metrics(folder: RunFolder, with_differences: bool) -> Table:
+    """Means with intervals; the differences only where the console has room for them beside the names of the rows."""
     evaluation = folder.evaluation or {}
     title = f"{evaluation['n']} held-out questions, 95 % bootstrap intervals"
-    table = _table(title, [*map(model_label, folder.models), *map(difference_label, evaluation["differences"])])
+    differences = map(difference_label, evaluation["differences"]) if with_differences else ()
+    columns = [*map(model_label, folder.models), *differences]
+    table = _table(title, columns)
     for row in metric_table(evaluation, [BY_KEY[key] for key in SHOWN]):
-        table.add_row(Text(row.label, style="bold" if row.main else ""), *map(_cell, row.cells))
+        table.add_row(Text(row.label, style="bold" if row.main else ""), *map(_cell, row.cells[: len(columns)]))
     return table
 
 
