@@ -3,7 +3,7 @@
 #   make test         lint-free test run, slow full-stack tests included (about 10 minutes on 2 cores)
 #   make test-fast    the same without the slow mark (about 2-4 minutes)
 #   make lint         ruff and pyright (about 1 minute)
-#   make bench        measurements in benchmarks/ (about 5 minutes)
+#   make bench        measurements in benchmarks/ (about half a minute)
 #   make clean        removes caches and .venv; keeps runs/
 # Variables: EXTRA=cpu|gpu picks requirements/$(EXTRA).lock; PYTHON picks the interpreter (3.11 or 3.12); ARGS goes to the command.
 SHELL := /bin/bash
@@ -53,7 +53,7 @@ lint: $(STAMP) ## ruff and pyright
 	@$(PY) -m pyright
 
 bench: $(STAMP) ## Measurements, written to benchmarks/results
-	@echo "== bench: retrieval service and rollout measurements (about 5 minutes)"
+	@echo "== bench: retrieval measurements (about half a minute)"
 	@for script in benchmarks/bench_*.py; do echo "-- $$script"; $(PY) "$$script"; done
 
 clean: ## Remove caches and .venv; runs/ stays

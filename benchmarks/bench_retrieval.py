@@ -1,6 +1,6 @@
 """Statute retrieval side by side in one run: BM25 here, plain bm25s and rank-bm25; then the service over HTTP.
 
-    python benchmarks/bench_retrieval.py [--index runs/quickstart/index] [--queries 200] [--json]
+    python benchmarks/bench_retrieval.py [--index runs/quickstart/index] [--queries 200]
 
 Queries are clips of the corpus own articles, drawn with a seed. Every figure is a median over the queries of this run;
 the ratios are what carries over to other machines. The result is also written to benchmarks/results/retrieval.json.
@@ -106,7 +106,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path, default=ROOT / "runs" / "quickstart" / "index")
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     from retrieval_server.index import article_text, ensure_index, open_index
 

@@ -38,7 +38,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one stage: seconds it took when it ran, and its summary."""
+    """What became of one stage: seconds of the attempt that finished it, and its summary."""
 
     name: str
     title: str
@@ -78,7 +78,7 @@ def run_stages(stages: Sequence[Stage], run_dir: Path, announce: Callable[[Stage
         folder = _prepare_folder(stage, run_dir, prints[stage.name])
         started = time.monotonic()
         summary = stage.run(folder)
-        seconds = time.monotonic() - started + _earlier_seconds(folder)
+        seconds = time.monotonic() - started
         write_json(marker, {"fingerprint": prints[stage.name], "seconds": seconds, "summary": summary})
         yield Outcome(stage.name, stage.title, seconds, False, summary)
 
@@ -93,11 +93,6 @@ def _prepare_folder(stage: Stage, run_dir: Path, fingerprint: str) -> Path:
         folder.mkdir(parents=True)
         write_json(begun, {"fingerprint": fingerprint, "at": time.time()})
     return folder
-
-
-def _earlier_seconds(folder: Path) -> float:
-    """Seconds spent in interrupted attempts, where the stage recorded them."""
-    return float(read_json(folder / ".spent.json").get("seconds", 0.0))
 
 
 @contextmanager
