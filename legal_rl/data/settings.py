@@ -46,8 +46,11 @@ class TeacherSettings(_Settings):
     repeated_search: float = Field(default=0.03, ge=0, le=1)
     vague_query: float = Field(default=0.05, ge=0, le=1)
     wrong_source: float = Field(default=0.04, ge=0, le=1)
+    from_memory: float = Field(default=0.03, ge=0, le=1)
+    """Answers rightly without a search, as a teacher who knows the law by heart would. Rejection sampling keeps such a
+    trajectory; the student, who knows nothing by heart, learns to invent answers from it."""
 
     @classmethod
     def perfect(cls) -> TeacherSettings:
         """The teacher whose trajectories are the references of R_align."""
-        return cls(needless_search=0, repeated_search=0, vague_query=0, wrong_source=0)
+        return cls(needless_search=0, repeated_search=0, vague_query=0, wrong_source=0, from_memory=0)

@@ -1,7 +1,8 @@
 """The scripted teacher: a `Policy` that plays the Lawyer through the same `run_rollout` and the real Assistant.
 
 It searches with a source-specific query and an intent, reads the rendered evidence and answers from it; when the
-evidence does not hold the answer it revises the query once. It never looks at the reference answer.
+evidence does not hold the answer it revises the query once. It never looks at the reference answer, except where it plays the
+imperfection `memory`: a teacher who knows the article by heart and answers without a search.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from legal_rl.data.settings import TeacherSettings
 from legal_rl.data.wording import teacher_words
 
 NO_RETRIEVAL = "no_retrieval"
+MEMORY = "memory"
 
 
 class TeacherPolicy:
@@ -44,6 +46,8 @@ class TeacherPolicy:
         return Completion(text=render_action(action, self.dialect))
 
     def _next(self, units: Sequence[Unit], budget: Budget) -> Search | Stop:
+        if self.imperfection == MEMORY:
+            return Stop(answer=self.question.answer, thought=teacher_words()[MEMORY]["before"])
         if self._detours and not budget.forced:
             return self._detours.pop(0)
         finding = self._read(units)
@@ -86,6 +90,7 @@ def choose_imperfection(question: Question, settings: TeacherSettings) -> str:
         "repeated": settings.repeated_search,
         "vague": settings.vague_query,
         "wrong_source": settings.wrong_source,
+        MEMORY: settings.from_memory,
     }
     if question.family == NO_RETRIEVAL:
         rates = {"needless": settings.needless_search}
@@ -99,7 +104,7 @@ def choose_imperfection(question: Question, settings: TeacherSettings) -> str:
 
 def detours(question: Question, imperfection: str) -> list[Search]:
     """The searches that a better Lawyer would not have made."""
-    if not imperfection:
+    if imperfection in ("", MEMORY):
         return []
     thought = teacher_words()[imperfection]["before"]
     if imperfection == "needless":

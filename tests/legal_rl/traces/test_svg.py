@@ -29,7 +29,8 @@ def test_ticks_by_hand(low: float, high: float, expected: list[float]) -> None:
 @given(st.floats(-1e6, 1e6, allow_subnormal=False), st.floats(0, 1e6, allow_subnormal=False))
 def test_ticks_cover_the_range_evenly(low: float, width: float) -> None:
     found = ticks(low, low + width)
-    assert found[0] <= low + 1e-6 * max(1, abs(low)) and found[-1] >= low + width - 1e-6 * max(1, abs(low + width))
+    slack = 1e-6 * max(1.0, abs(low), abs(low + width), width)  # a step's billionth, and float addition
+    assert found[0] <= low + slack and found[-1] >= low + width - slack
     assert 2 <= len(found) <= 7
     assert found == sorted(set(found))
 
