@@ -1,4 +1,4 @@
-"""`legal-rl eval …`: measured quality of retrieval."""
+"""`legal-rl eval …`: measured quality of retrieval and of trained Lawyers; `benchmarks` adds the paper's benchmarks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from legal_rl.commands import benchmarks
 from legal_rl.commands.shared import JsonOption, console, print_json, require_file
 
 app = typer.Typer(help="Evaluate.", no_args_is_help=True)
@@ -80,3 +81,6 @@ def seeds(
             f"over seeds {gain['t_low']:+.3f} to {gain['t_high']:+.3f})",
             highlight=False,
         )
+
+
+benchmarks.register(app)

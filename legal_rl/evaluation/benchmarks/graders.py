@@ -29,6 +29,7 @@ SLOT_EPSILON = 1e-10
 SKIPPED_FOCUS = "赔偿"
 """A label of older references of 2-2 that the scorer leaves out."""
 MAX_ARTICLE = 490
+RECURSION_NOTE = "recursion limit"
 _CAPITAL = ("死刑", "无期")
 
 Grader = Callable[[Task, Example, Mode], Grade]
@@ -184,14 +185,12 @@ def lawbench_rouge_l(task: Task, example: Example, mode: Mode) -> Grade:
 
 def lexeval_rouge_l(task: Task, example: Example, mode: Mode) -> Grade:
     """LexEval's ROUGE-L over distinct words; texts beyond the recursion limit are 0 upstream."""
+    blank = not example.prediction.strip()
     if mode == "fixed":
-        return Grade(
-            plain_rouge(example.prediction, example.reference, drop_signs=True),
-            abstained=not example.prediction.strip(),
-        )
+        return Grade(plain_rouge(example.prediction, example.reference, drop_signs=True), abstained=blank)
     score, too_deep = lexeval_rouge(example.prediction, example.reference)
-    note = f"recursion limit; {score:.17g} without it" if too_deep else ""
-    return Grade(0.0 if too_deep else score, abstained=not example.prediction.strip(), note=note)
+    note = f"{RECURSION_NOTE}; {score:.17g} without it" if too_deep else ""
+    return Grade(0.0 if too_deep else score, abstained=blank, note=note)
 
 
 GRADERS: dict[str, Grader] = {

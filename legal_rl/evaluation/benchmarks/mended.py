@@ -15,6 +15,8 @@ from legal_rl.evaluation.benchmarks.extraction import NO_ANSWER
 from legal_rl.evaluation.benchmarks.overlap import character_f1, harmonic
 from retrieval_server.amounts import NUMERAL, normalise, parse_number, term_days, term_pattern
 
+NEAR = 40
+"""Characters behind a lead such as 判处 in which the term must begin."""
 MAX_TERM_MONTHS = 360
 """A longer term is a date, such as 2019年."""
 
@@ -98,30 +100,34 @@ def article_numbers(text: str) -> set[int]:
 def term_months(text: str) -> float | None:
     """Months of the prison term that the answer gives: the tagged one, else what is to be executed, else the sentence.
 
-    Years and months are taken together; dates, probation and the ranges of a statute (三年以下) are no answer.
+    Years and months are taken together; dates and probation are no terms. A statute's range (三年以下) is read only
+    where the answer has nothing better.
     """
     folded = _PROBATION.sub("", _DATE.sub("", normalise(text)))
     folded = re.sub(r"(\d+)\.5年", r"\1年6个月", folded)
     folded = _HUNDREDS.sub(lambda m: f"{parse_number(m[1]) or 0:.0f}个月", folded)
-    for lead in _TERM_LEADS:
-        for match in lead.finditer(folded):
-            terms = _terms(folded[match.end() : match.end() + 40])
-            if terms:
-                return terms[0]
-    return next(iter(_terms(folded)), None)
+    for ranges in (False, True):
+        for lead in _TERM_LEADS:
+            for match in lead.finditer(folded):
+                if terms := _terms(folded[match.end() : match.end() + NEAR], ranges):
+                    return terms[0]
+        if terms := _terms(folded, ranges):
+            return terms[0]
+    return None
 
 
-def _terms(text: str) -> list[float]:
+def _terms(text: str, ranges: bool) -> list[float]:
     found = []
     for match in _TERM.finditer(text):
         months = term_days(match.groupdict(), "t_")
-        if months and months[0] <= MAX_TERM_MONTHS and not _RANGE.match(text, match.end()):
+        is_range = bool(_RANGE.match(text, match.end()))
+        if months and months[0] <= MAX_TERM_MONTHS and (ranges or not is_range):
             found.append(months[0] + months[1] / 30)
     return found
 
 
 def amounts(text: str) -> list[float]:
-    """The total that the answer states: tagged, after an equals sign, after 合计 or 金额, else the last with its unit."""
+    """The total that the answer states: tagged, after =, after 合计 or 金额, else the last with its unit."""
     folded = normalise(text)
     for pattern in (_TAGGED_AMOUNT, _SUM, _TOTAL, _MONEY):
         values = [value for number in pattern.findall(folded) if (value := parse_number(number)) is not None]

@@ -21,7 +21,10 @@ PLACEHOLDER = "无内容"
 RECURSION_STEPS = 985
 """LexEval traces the subsequence back by recursion: Python's limit stops texts with more steps than about this."""
 
-CHINESE_PUNCTUATION = "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+CHINESE_PUNCTUATION = (
+    "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》"
+    "「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+)
 """What LexEval removes before it segments; the opening 《 and the middle dot are not in it."""
 _DROPPED = str.maketrans("", "", CHINESE_PUNCTUATION + string.punctuation)
 _BLANKED = dict.fromkeys(map(ord, CHINESE_PUNCTUATION + string.punctuation + "《·"), " ")

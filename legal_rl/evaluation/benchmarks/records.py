@@ -29,8 +29,11 @@ class ReferenceFormatError(BenchmarkError):
     """
 
     def __init__(self, text: str, upstream: str) -> None:
-        super().__init__(text)
+        super().__init__(text, upstream)  # Both arguments, so that it can be pickled on its way out of a worker.
         self.upstream = upstream
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""`legal-rl eval score|lawbench|lexeval|precedents|report`: the paper's benchmarks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from legal_rl.commands.shared import JsonOption, console, errors, print_json
+from legal_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from legal_rl.evaluation.benchmarks.scoring import TaskScore
+
+FixedOption = Annotated[bool, typer.Option("--fixed", help="Mend the plain mistakes of the upstream scorers.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `legal-rl eval`."""
+    app.command("score")(score)
+
+
+def score(
+    path: Annotated[Path | None, typer.Argument(help="A prediction file, or a folder of files named by task.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="lawbench or lexeval; else by file name.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")] = None,
+    predictions: Annotated[Path | None, typer.Option("--predictions", help="The same as PATH.")] = None,
+    fixed: FixedOption = False,
+    workers: Annotated[int, typer.Option(help="Processes; 0 = all cores.")] = 0,
+    samples: Annotated[Path | None, typer.Option("--samples", help="Also write every sample's grade there.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score published or own predictions of LawBench or LexEval as the benchmark's own scorer does.
+
+    Example: legal-rl eval score predictions/lawbench/GPT4 --benchmark lawbench --json
+    """
+    from legal_rl.evaluation.benchmarks.predictions import find_files, guess_benchmark, write_lines
+    from legal_rl.evaluation.benchmarks.scoring import score_files
+
+    where = path or predictions
+    if where is None or not where.exists():
+        raise ConfigError(f"{where}: no such file or folder" if where else "give a prediction file or folder")
+    name = benchmark or guess_benchmark(where)
+    if name is None:
+        raise ConfigError(f"{where}: the file names tell no benchmark; give --benchmark lawbench or lexeval")
+    files = find_files(where, name, task or ())
+    with progress_bar("grading", hidden=as_json) as told:
+        scores = score_files(files, "fixed" if fixed else "upstream", workers or None, told)
+    if samples is not None:
+        write_lines(samples, sample_rows(scores))
+    if as_json:
+        print_json(scores[0].as_dict() if where.is_file() else score_summary(scores))
+        return
+    console.print(score_table(scores))
+
+
+def score_summary(scores: list[TaskScore]) -> dict[str, Any]:
+    """Scores of several tasks as plain values, with the mean over tasks, overall and by category."""
+    from legal_rl.evaluation.benchmarks.scoring import average
+    from legal_rl.evaluation.benchmarks.tasks import CATEGORIES
+
+    groups = {name: [s for s in scores if s.task.category == name] for name in CATEGORIES}
+    return {
+        "benchmark": scores[0].task.benchmark,
+        "mode": scores[0].mode,
+        "average": average(scores),
+        "by_category": {name: average(group) for name, group in groups.items() if group},
+        "n": sum(s.n for s in scores),
+        "tasks": {s.task.id: s.as_dict() for s in scores},
+    }
+
+
+def score_table(scores: list[TaskScore]) -> Table:
+    """Scores in points of 100, with intervals."""
+    from legal_rl.evaluation.benchmarks.scoring import average
+
+    table = Table("task", "name", "metric", "score", "95 %", "abstained", "n", title_justify="left")
+    for item in scores:
+        interval = f"{100 * item.interval.low:.2f}–{100 * item.interval.high:.2f}"
+        abstained = f"{100 * item.abstention_rate:.1f} %"
+        count = str(item.n) if item.n == item.evaluated else f"{item.evaluated} of {item.n}"
+        table.add_row(
+            item.task.id, item.task.name, item.task.metric, f"{100 * item.score:.2f}", interval, abstained, count
+        )
+    table.add_row("mean", f"{len(scores)} tasks", "", f"{100 * average(scores):.2f}", "", "", "", style="bold")
+    return table
+
+
+def sample_rows(scores: list[TaskScore]) -> Iterator[dict[str, Any]]:
+    """One row per sample: its grade and what was read from the answer."""
+    for item in scores:
+        for index, grade in enumerate(item.grades):
+            yield {
+                "task": item.task.id,
+                "idx": index,
+                "score": grade.score,
+                "counted": grade.counted,
+                "abstained": grade.abstained,
+                "extracted": grade.extracted,
+                "note": grade.note,
+            }
+
+
+@contextmanager
+def progress_bar(text: str, hidden: bool = False) -> Iterator[Any]:
+    """A bar on standard error, told (done, total); nothing where nobody watches."""
+    columns = (TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=hidden or not sys.stderr.isatty()) as progress:
+        bar = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

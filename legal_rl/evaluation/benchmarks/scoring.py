@@ -1,0 +1,181 @@
+"""From prediction files to scores: sum over samples divided by the number evaluated (paper, appendix B.1).
+
+score_file(find_task("lexeval", "1_1"), Path("1_1.jsonl")).as_dict()
+-> {"task": "1_1", "metric": "accuracy", "score": 0.34, "ci95": [0.3, 0.38], "abstention_rate": 0.0, "n": 500, …}
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legal_rl.evaluation.benchmarks.corrections import f_half
+from legal_rl.evaluation.benchmarks.graders import RECURSION_NOTE, grade_example
+from legal_rl.evaluation.benchmarks.predictions import PredictionFile, read_examples
+from legal_rl.evaluation.benchmarks.records import Example, Grade, Mode, ReferenceFormatError, Task
+from legal_rl.evaluation.statistics import Interval, bootstrap_mean
+
+RESAMPLES = 2_000
+_PART = 64
+"""Examples that one process grades at a time."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """One task's result; `grades` are in the order of the examples."""
+
+    task: Task
+    mode: Mode
+    interval: Interval
+    grades: tuple[Grade, ...]
+
+    @property
+    def score(self) -> float:
+        """The benchmark's main number; NaN when no example counts."""
+        return self.interval.mean
+
+    @property
+    def n(self) -> int:
+        """All examples of the file; the abstention rate is over these."""
+        return len(self.grades)
+
+    @property
+    def evaluated(self) -> int:
+        """Examples in the mean."""
+        return sum(grade.counted for grade in self.grades)
+
+    @property
+    def abstention_rate(self) -> float:
+        """Share of examples from which nothing could be read."""
+        return sum(grade.abstained for grade in self.grades) / len(self.grades)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; NaN becomes null."""
+        row: dict[str, Any] = {
+            "benchmark": self.task.benchmark,
+            "task": self.task.id,
+            "name": self.task.name,
+            "category": self.task.category,
+            "metric": self.task.metric,
+            "mode": self.mode,
+            "score": _plain(self.score),
+            "ci95": [_plain(self.interval.low), _plain(self.interval.high)],
+            "abstention_rate": self.abstention_rate,
+            "n": self.n,
+            "evaluated": self.evaluated,
+        }
+        second = [grade.f1 for grade in self.grades if grade.f1 is not None]
+        if second:
+            row["f1"] = sum(second) / len(second)
+        deep = [grade.note for grade in self.grades if grade.note.startswith(RECURSION_NOTE)]
+        if deep:
+            row["zeroed_by_recursion"] = len(deep)
+            row["score_without_recursion_limit"] = self.score + sum(map(_lost, deep)) / self.n
+        return row
+
+
+def score_examples(task: Task, examples: Sequence[Example], mode: Mode = "upstream") -> TaskScore:
+    """Grade examples and put them together; raises `ReferenceFormatError` naming the record."""
+    return collect(task, mode, [_grade(task, example, mode, i) for i, example in enumerate(examples, start=1)])
+
+
+def score_file(task: Task, path: Path, mode: Mode = "upstream") -> TaskScore:
+    """Score one prediction file in this process."""
+    return score_examples(task, read_examples(path, task), mode)
+
+
+def score_files(
+    files: Sequence[PredictionFile],
+    mode: Mode = "upstream",
+    workers: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> list[TaskScore]:
+    """Score several files, their examples spread over processes.
+
+    Args:
+        workers: processes; None = all cores this process may use, 1 = none beside this one.
+        progress: told (examples done, examples in all).
+    """
+    read = [(file.task, read_examples(file.path, file.task)) for file in files]
+    parts = [(task, rows[i : i + _PART], mode, i) for task, rows in read for i in range(0, len(rows), _PART)]
+    total, done = sum(len(rows) for _, rows in read), 0
+    grades: list[Grade] = []
+    for found in _mapped(parts, workers or len(os.sched_getaffinity(0))):
+        grades.extend(found)
+        done += len(found)
+        progress(done, total)
+    scores, start = [], 0
+    for task, rows in read:
+        scores.append(collect(task, mode, grades[start : start + len(rows)]))
+        start += len(rows)
+    return scores
+
+
+def collect(task: Task, mode: Mode, grades: Sequence[Grade]) -> TaskScore:
+    """A task's score from its grades; F0.5 is computed over the corpus, everything else is a mean."""
+    if task.grader == "correction":
+        interval = _corpus_interval([grade.edits for grade in grades if grade.edits is not None])
+    else:
+        interval = bootstrap_mean([grade.score for grade in grades if grade.counted], resamples=RESAMPLES)
+    return TaskScore(task, mode, interval, tuple(grades))
+
+
+def average(scores: Sequence[TaskScore]) -> float:
+    """Mean of the task scores, as both benchmarks' tables give it; NaN without any."""
+    values = [score.score for score in scores]
+    return sum(values) / len(values) if values else math.nan
+
+
+def _mapped(parts: Sequence[tuple[Task, list[Example], Mode, int]], workers: int) -> Iterator[list[Grade]]:
+    if workers <= 1 or len(parts) <= 1:
+        yield from map(_grade_part, parts)
+        return
+    # Fork would copy the threads of libraries that this process has already started.
+    with ProcessPoolExecutor(min(workers, len(parts)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_grade_part, parts)
+
+
+def _grade_part(part: tuple[Task, list[Example], Mode, int]) -> list[Grade]:
+    task, examples, mode, start = part
+    return [_grade(task, example, mode, start + i) for i, example in enumerate(examples, start=1)]
+
+
+def _grade(task: Task, example: Example, mode: Mode, number: int) -> Grade:
+    try:
+        return grade_example(task, example, mode)
+    except ReferenceFormatError as error:
+        raise ReferenceFormatError(f"record {number}: {error}", error.upstream) from None
+
+
+def _corpus_interval(edits_N3: Sequence[tuple[int, int, int]]) -> Interval:
+    """F0.5 of the summed edits, with a bootstrap over sentences."""
+    if not edits_N3:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    table = np.asarray(edits_N3, dtype=np.float64)
+    draws = np.random.default_rng(0).integers(0, len(table), size=(RESAMPLES, len(table)))
+    sums = np.stack([table[row].sum(axis=0) for row in draws])
+    values = [f_half(*(int(v) for v in row)) for row in sums]
+    low, high = np.quantile(values, [0.025, 0.975])
+    return Interval(f_half(*(int(v) for v in table.sum(axis=0))), float(low), float(high), len(table))
+
+
+def _lost(note: str) -> float:
+    """The score that the recursion limit took."""
+    with suppress(ValueError, IndexError):
+        return float(note.split("; ")[1].split(" ")[0])
+    return 0.0
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
