@@ -24,6 +24,9 @@ FixedOption = Annotated[bool, typer.Option("--fixed", help="Mend the plain mista
 def register(app: typer.Typer) -> None:
     """Add the commands to `legal-rl eval`."""
     app.command("score")(score)
+    app.command("lawbench")(lawbench)
+    app.command("lexeval")(lexeval)
+    app.command("mini")(mini)
 
 
 def score(
@@ -60,6 +63,123 @@ def score(
         print_json(scores[0].as_dict() if where.is_file() else score_summary(scores))
         return
     console.print(score_table(scores))
+
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="Settings of the run, YAML; see docs/benchmarks.md.")
+]
+RunOption = Annotated[Path | None, typer.Option("--run", help="Take the trained Lawyer and index of this run folder.")]
+ModeOption = Annotated[
+    str, typer.Option("--mode", help="plain, judge_only, hybrid, rerank, one_turn, three_turn, full, or a control.")
+]
+DataOption = Annotated[Path, typer.Option("--data", help="Folder with the benchmark's files, one per task.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of this run; default runs/eval/NAME/MODE.")]
+TaskOption = Annotated[list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")]
+LimitOption = Annotated[int, typer.Option("--limit", help="Only the first so many questions per task; 0 = all.")]
+
+
+def lawbench(
+    data: DataOption,
+    config: ConfigOption = None,
+    run: RunOption = None,
+    mode: ModeOption = "full",
+    out: OutOption = None,
+    task: TaskOption = None,
+    limit: LimitOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer LawBench's questions with a system and score them. Killed, it goes on where it stopped.
+
+    Example: legal-rl eval lawbench --config eval.yaml --mode full --data LawBench/data/zero_shot --out runs/eval/full
+    """
+    _evaluate("lawbench", data, config, run, mode, out, task, limit, as_json)
+
+
+def lexeval(
+    data: DataOption,
+    config: ConfigOption = None,
+    run: RunOption = None,
+    mode: ModeOption = "full",
+    out: OutOption = None,
+    task: TaskOption = None,
+    limit: LimitOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer LexEval's questions with a system and score them. Killed, it goes on where it stopped.
+
+    Example: legal-rl eval lexeval --config eval.yaml --mode judge_only --data LexEval/data --task 3_1 --limit 50
+    """
+    _evaluate("lexeval", data, config, run, mode, out, task, limit, as_json)
+
+
+def mini(
+    config: ConfigOption = None,
+    run: RunOption = None,
+    mode: ModeOption = "full",
+    out: OutOption = None,
+    task: TaskOption = None,
+    limit: LimitOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """The built-in benchmark: 75 own questions, every kind of answer; needs no data.
+
+    Example: legal-rl eval mini --run runs/quickstart --mode one_turn
+    """
+    _evaluate("mini", None, config, run, mode, out, task, limit, as_json)
+
+
+def _evaluate(
+    benchmark: str,
+    data: Path | None,
+    config: Path | None,
+    run: Path | None,
+    mode: str,
+    out: Path | None,
+    task: list[str] | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    from legal_rl.evaluation.benchmarks.runner import run_benchmark
+    from legal_rl.evaluation.benchmarks.samples import read_samples
+    from legal_rl.evaluation.benchmarks.settings import check_mode, load_benchmark_config
+
+    if config is None and run is None:
+        raise ConfigError("name the models: --config FILE or --run FOLDER")
+    settings = load_benchmark_config(config, run)
+    check_mode(settings, mode)
+    samples = read_samples(benchmark, data, task or (), limit or None)
+    folder = out or Path("runs/eval") / benchmark / mode
+    with progress_bar(f"{benchmark} {mode}", hidden=as_json) as told:
+        scores = run_benchmark(benchmark, samples, settings, mode, folder, told)  # type: ignore[arg-type]
+    if as_json:
+        print_json(scores | {"out": str(folder)})
+    else:
+        console.print(run_table(scores))
+        console.print(f"{folder}: predictions, trace, scores; `legal-rl eval report {folder}` makes the page")
+    if scores["failed"]:
+        errors.print(f"{scores['failed']} of {scores['n']} samples failed; the same command asks them again")
+        raise typer.Exit(1)
+
+
+def run_table(scores: dict[str, Any]) -> Table:
+    """One run's scores in points of 100, failures beside them."""
+    table = Table("task", "name", "upstream", "95 %", "fixed", "abstained", "failed", "n", title_justify="left")
+    for name, row in scores["tasks"].items():
+        if "score" not in row:
+            table.add_row(name, "", "–", "", "–", "", str(row["failed"]), "0")
+            continue
+        low, high = (_points(bound) for bound in row["ci95"])
+        table.add_row(
+            name, row["name"], _points(row["score"]), f"{low}–{high}", _points(row["fixed_score"]),
+            f"{100 * row['abstention_rate']:.1f} %", str(row["failed"]), str(row["n"]),
+        )  # fmt: skip
+    mean, fixed = _points(scores["average"]), _points(scores["average_fixed"])
+    table.add_row("mean", "", mean, "", fixed, "", str(scores["failed"]), str(scores["n"]), style="bold")
+    return table
+
+
+def _points(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
 
 
 def score_summary(scores: list[TaskScore]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def read_examples(path: Path, task: Task) -> list[Example]:
     Raises:
         BenchmarkError: the file cannot be read, or a record lacks a field; the text names file, record and field.
     """
-    records = _records(path)
+    records = read_records(path)
     if not records:
         raise BenchmarkError(f"{path}: holds no predictions")
     return [_example(record, task, f"{path}: record {number}") for number, record in enumerate(records, start=1)]
@@ -108,7 +108,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Records of a JSON object, a JSON list or JSON Lines, whatever the ending; raises `BenchmarkError`."""
     if ".jsonl" in path.name:
         return read_lines(path)
     text = _text(path)

@@ -1,0 +1,119 @@
+"""The journal of a run: one line per sample as it ends, so that a killed run goes on with what is missing.
+
+{"id": "3-4/17", "task": "3-4", "idx": 17, "status": "ok", "prediction": "12个月", "usage": {…}, "queries": […], …}
+{"id": "3-4/18", "task": "3-4", "idx": 18, "status": "failed", "reason": "model … failed after 5 retries: …"}
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from envs.records import rollout_to_dict
+from envs.types import Provenance, Rollout
+from legal_rl.evaluation.benchmarks.endpoints import Meter
+from legal_rl.evaluation.benchmarks.predictions import read_lines, write_lines
+from legal_rl.evaluation.benchmarks.samples import Sample
+from legal_rl.evaluation.benchmarks.systems import Answered
+
+CHARS_PER_TOKEN = 1.5
+"""Of Chinese legal text, for the tokens of evidence where the endpoint alone knows the tokenizer."""
+
+Entry = dict[str, Any]
+
+
+class Journal:
+    """Appends entries; the last entry of a sample counts, and only one that is ok ends it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: dict[str, Entry] = {}
+        if path.exists():
+            _drop_torn_end(path)
+            self.entries = {entry["id"]: entry for entry in read_lines(path)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+
+    def done(self, sample: Sample) -> bool:
+        """The sample was answered; failed ones are tried again."""
+        return self.entries.get(sample.id, {}).get("status") == "ok"
+
+    def add(self, entry: Entry) -> None:
+        """Append one entry and flush it."""
+        self._file.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.flush()
+        self.entries[entry["id"]] = entry
+
+    def close(self, samples: list[Sample]) -> list[Entry]:
+        """Write the journal anew in the order of the samples, one entry each, and return the entries."""
+        self._file.close()
+        ordered = [self.entries[sample.id] for sample in samples if sample.id in self.entries]
+        write_lines(self.path, ordered)
+        return ordered
+
+
+def answered_entry(sample: Sample, answered: Answered, meter: Meter, seconds: float) -> Entry:
+    """What a sample page needs: question, trajectory, evidence, answer, reference, and what it cost."""
+    rollout = answered.rollout
+    usage = meter.as_dict() | _rollout_usage(rollout) if rollout is not None and rollout.tokens else meter.as_dict()
+    if "retrieval_tokens" not in usage:
+        chars = sum(len(unit.text) for unit in answered.evidence)
+        usage |= {"retrieval_tokens": round(chars / CHARS_PER_TOKEN), "retrieval_estimated": 1}
+    return _head(sample) | {
+        "status": "ok",
+        "prediction": answered.text,
+        "reference": sample.reference,
+        "question": sample.prompt,
+        "queries": list(answered.queries),
+        "evidence": [unit.model_dump(mode="json", exclude_defaults=True) for unit in answered.evidence],
+        "lawyer_answer": rollout.answer if rollout else "",
+        "stop_reason": rollout.stop_reason.value if rollout else "",
+        "turns": _turns(rollout) if rollout else [],
+        "usage": usage,
+        "seconds": round(seconds, 4),
+        "tool_s": round(answered.tool_s, 4),
+    }
+
+
+def failed_entry(sample: Sample, reason: str, meter: Meter, seconds: float) -> Entry:
+    """An outage: counted and asked again by the next run, never scored."""
+    head = _head(sample) | {"status": "failed", "reason": reason, "question": sample.prompt}
+    return head | {"reference": sample.reference, "usage": meter.as_dict(), "seconds": round(seconds, 4)}
+
+
+def _head(sample: Sample) -> Entry:
+    return {"id": sample.id, "task": sample.task.id, "idx": sample.index}
+
+
+def _turns(rollout: Rollout) -> list[Entry]:
+    turns = rollout_to_dict(rollout)["turns"]
+    return [
+        {"text": turn["completion"]["text"], "action": turn["action"]["kind"], "observation": turn["observation"]}
+        for turn in turns
+    ]
+
+
+def _rollout_usage(rollout: Rollout) -> dict[str, int]:
+    """Tokens of a token-in, token-out rollout, exactly: each turn reads everything before its first own token."""
+    record = rollout.tokens
+    assert record is not None
+    first: dict[int, int] = {}
+    for position, (who, turn) in enumerate(zip(record.provenance, record.turn, strict=True)):
+        if who == Provenance.POLICY:
+            first.setdefault(turn, position)
+    return {
+        "calls": len(first),
+        "input_tokens": sum(first.values()),
+        "output_tokens": sum(record.policy_mask),
+        "retrieval_tokens": sum(record.evidence),
+        "retrieval_estimated": 0,
+    }
+
+
+def _drop_torn_end(path: Path) -> None:
+    """A line without its end was being written when its writer was killed."""
+    content = path.read_bytes()
+    if content and not content.endswith(b"\n"):
+        with path.open("rb+") as file:
+            file.truncate(content.rfind(b"\n") + 1)
