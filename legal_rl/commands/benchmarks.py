@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command("lawbench")(lawbench)
     app.command("lexeval")(lexeval)
     app.command("mini")(mini)
+    app.command("precedents")(precedents)
 
 
 def score(
@@ -126,6 +127,38 @@ def mini(
     Example: legal-rl eval mini --run runs/quickstart --mode one_turn
     """
     _evaluate("mini", None, config, run, mode, out, task, limit, as_json)
+
+
+def precedents(
+    qrels: Annotated[Path, typer.Option("--qrels", help="Relevance labels, TREC form.")],
+    queries: Annotated[Path | None, typer.Option("--queries", help="Queries with id and fact, JSON (Lines).")] = None,
+    candidates: Annotated[
+        list[str] | None, typer.Option("--candidates", help="Folder or file of candidate cases; may be repeated.")
+    ] = None,
+    run_file: Annotated[Path | None, typer.Option("--run-file", help="Measure this TREC run instead.")] = None,
+    encoder: Annotated[str, typer.Option(help="fuse, none, or a sentence-transformers name or folder.")] = "none",
+    index: Annotated[Path | None, typer.Option("--index", help="Keep the index here and use it again.")] = None,
+    relevant_from: Annotated[int, typer.Option(help="Lowest label that counts as relevant for the recall.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Recall at 100, 200, 500, 1000 and nDCG of precedent retrieval on LeCaRDv2.
+
+    Example: legal-rl eval precedents --qrels test_qrels.trec --queries query.json --candidates candidate/
+    """
+    from legal_rl.evaluation.precedents import evaluate_precedents
+
+    result = evaluate_precedents(
+        qrels, run=run_file, queries=queries, candidates=candidates or (), encoder=encoder, index_dir=index,
+        relevant_from=relevant_from,
+    )  # fmt: skip
+    if as_json:
+        print_json(result)
+        return
+    table = Table("measure", "value", "95 %", title=f"{result['n']} queries", title_justify="left")
+    for name, value in result["overall"].items():
+        low, high = result["ci95"][name]
+        table.add_row(name, f"{value:.4f}", f"{low:.3f}–{high:.3f}")
+    console.print(table)
 
 
 def _evaluate(
