@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from legal_rl.commands.shared import JsonOption, console, errors, print_json
+from legal_rl.commands.shared import JsonOption, console, errors, print_json, require_file
 from legal_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("lexeval")(lexeval)
     app.command("mini")(mini)
     app.command("precedents")(precedents)
+    app.command("report")(report)
 
 
 def score(
@@ -159,6 +160,33 @@ def precedents(
         low, high = result["ci95"][name]
         table.add_row(name, f"{value:.4f}", f"{low:.3f}–{high:.3f}")
     console.print(table)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Finished run folders.")],
+    out: Annotated[Path, typer.Option("--out", help="The HTML file; CSV, Markdown and LaTeX lie beside it.")] = Path(
+        "report.html"
+    ),
+    baseline: Annotated[Path | None, typer.Option("--baseline", help="Compare with this run; else the first.")] = None,
+    retrieval: Annotated[
+        Path | None, typer.Option("--retrieval", help="JSON of `eval retrieval`, for table 5.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The paper's tables with these runs beside the published numbers, plots, and a page for every sample.
+
+    Example: legal-rl eval report runs/eval/lawbench/judge_only runs/eval/lawbench/full --out report.html
+    """
+    import json
+
+    from legal_rl.evaluation.benchmarks.report import write_report
+
+    measured = json.loads(require_file(retrieval, "JSON of `eval retrieval`").read_text("utf-8")) if retrieval else None
+    written = write_report(runs, out, baseline, measured)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    console.print(f"{out} and {len(written) - 1} more files", highlight=False)
 
 
 def _evaluate(

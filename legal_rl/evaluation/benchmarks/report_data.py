@@ -1,0 +1,112 @@
+"""Runs as read back from their folders, and tables that every output format is written from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from legal_rl.evaluation.benchmarks.comparison import average_interval
+from legal_rl.evaluation.benchmarks.predictions import read_lines
+from legal_rl.evaluation.benchmarks.records import BenchmarkError, Task
+from legal_rl.evaluation.benchmarks.tasks import load_tasks
+from legal_rl.evaluation.statistics import Interval
+
+MISSING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell; `href` leads to the samples behind a number, `ci` stands under it."""
+
+    text: str
+    href: str = ""
+    ci: str = ""
+    css: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table in every format; `ours` numbers the rows that are this project's runs."""
+
+    key: str
+    title: str
+    header: list[str]
+    rows: list[list[Cell]]
+    note: str = ""
+    ours: list[int] = field(default_factory=list)
+
+
+class Run:
+    """A finished run folder of `legal-rl eval lawbench|lexeval|mini`.
+
+    Raises:
+        BenchmarkError: the folder holds no finished run.
+    """
+
+    def __init__(self, folder: Path, label: str = "") -> None:
+        self.folder = folder
+        self.scores = _json(folder / "scores.json")
+        self.cost = _json(folder / "efficiency.json")
+        self.benchmark: str = self.scores["benchmark"]
+        self.mode: str = self.scores["mode"]
+        self.label = label or f"{self.benchmark} {self.mode}"
+        self.slug = "".join(ch if ch.isalnum() else "-" for ch in self.label)
+
+    @cached_property
+    def samples(self) -> list[dict[str, Any]]:
+        """Rows of samples.jsonl."""
+        return read_lines(self.folder / "samples.jsonl")
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """The journal, in the order of the questions."""
+        return read_lines(self.folder / "trace.jsonl")
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Average over tasks with its interval."""
+        return average_interval(self.samples)
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """Tasks of the benchmark that this run has."""
+        return {name: task for name, task in load_tasks(self.benchmark).items() if name in self.scores["tasks"]}
+
+    def page(self, task: str, out: Path) -> str:
+        """Address of a task's sample page, relative to the report."""
+        return f"{out.stem}_samples/{self.slug}/{task}.html"
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """Runs in the given order; those of the same benchmark and mode are told apart by their folder's name."""
+    runs = [Run(folder) for folder in folders]
+    labels = [run.label for run in runs]
+    return [
+        Run(run.folder, f"{run.label} ({run.folder.parent.name}/{run.folder.name})")
+        if labels.count(run.label) > 1
+        else run
+        for run in runs
+    ]
+
+
+def points(value: float | None, digits: int = 2) -> str:
+    """A score of 0 to 1 in points of 100; None is a dash."""
+    return MISSING if value is None or value != value else f"{100 * value:.{digits}f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval in points, such as `41.2 to 48.9`."""
+    return "" if low is None or high is None or low != low else f"{points(low, 1)} to {points(high, 1)}"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BenchmarkError(f"{path}: missing; finish the run with the same `legal-rl eval` command") from None
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"{path}: cannot be read ({error})") from None

@@ -1,0 +1,113 @@
+"""The report from two toy runs, in every format; its numbers against ones worked by hand, its page in a browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from legal_rl.cli import main
+from legal_rl.evaluation.benchmarks.comparison import average_interval, paired_difference_of
+from legal_rl.evaluation.benchmarks.records import BenchmarkError
+from legal_rl.evaluation.benchmarks.report import write_report
+from legal_rl.evaluation.benchmarks.report_data import Run
+from legal_rl.evaluation.benchmarks.report_tables import published
+from legal_rl.evaluation.benchmarks.runner import run_benchmark
+from legal_rl.evaluation.benchmarks.samples import read_samples
+from legal_rl.evaluation.benchmarks.settings import BenchmarkConfig, Endpoint
+
+
+def rows(task: str, scores: list[float | None]) -> list[dict]:
+    return [{"id": f"{task}/{i}", "task": task, "score": score} for i, score in enumerate(scores)]
+
+
+def test_an_average_is_over_tasks_and_leaves_failures_out() -> None:
+    found = average_interval(rows("a", [1, 1, 1, None]) + rows("b", [0, 0]))
+    assert found.mean == 0.5 and (found.low, found.high) == (0.5, 0.5) and found.n == 5
+    edits = [{"id": "c/0", "task": "c", "score": 1.0, "edits": [1, 1, 0]}]
+    assert average_interval(edits).mean == 0.5556
+
+
+def test_differences_are_paired_over_common_samples() -> None:
+    before, after = rows("a", [0, 0, 0, 0, 1, None]), rows("a", [1, 1, 1, 1, 1, 1])
+    found = paired_difference_of(after, before)
+    assert found is not None and (found.mean, found.n) == (0.8, 5) and 0.05 < found.p < 0.3  # 2 of 16 sign patterns
+    same = paired_difference_of(before, before)
+    assert same is not None and (same.mean, same.low, same.high, same.p) == (0, 0, 0, 1)
+    assert paired_difference_of(after, rows("b", [1])) is None
+
+
+@pytest.fixture
+def two_runs(toy_model, tmp_path: Path) -> list[Path]:
+    config = BenchmarkConfig(judge=Endpoint(base_url=toy_model.url, model="toy", max_retries=0))
+    samples = read_samples("mini", None, limit=2)
+    for mode, answer in (("plain", "C"), ("judge_only", "<script>alert(1)</script>刑法第264条；盗窃；A")):
+        toy_model.reply = lambda prompt, answer=answer: answer
+        toy_model.behave = lambda prompt, attempt: "400" if "高空抛物" in prompt else "ok"
+        run_benchmark("mini", samples, config, mode, tmp_path / mode)  # type: ignore[arg-type]
+    return [tmp_path / "plain", tmp_path / "judge_only"]
+
+
+def test_the_report_has_all_tables_in_every_format(two_runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out" / "report.html"
+    retrieval = {"overall": {"ndcg": 0.7123, "recall": 0.8, "mrr": 0.69, "hit": 0.8}}
+    written = write_report(two_runs, out, retrieval=retrieval)
+    html = out.read_text(encoding="utf-8")
+    keys = ["runs", "differences", "tasks_mini", "categories", "complexity", "main", "ablation", "pipeline", "statutes"]
+    assert re.findall(r'<section id="(\w+)" aria-labelledby', html) == [*keys, "progression", "cost"]
+    assert "0.7123" in html and "60.28" in html and html.count("<svg") >= 4
+    assert "http" not in re.sub(r"xmlns=\S+", "", html)  # nothing is loaded from anywhere
+    links = set(re.findall(r'href="(out_samples|report_samples/[^"]+)"', html))
+    assert links and all((out.parent / link).is_file() for link in links)
+    assert {path.suffix for path in written} == {".html", ".csv", ".md", ".tex"}
+    table = list(csv.DictReader((out.with_suffix(".csv")).open(encoding="utf-8")))
+    scores = {(row["row"], row["column"]): row["value"] for row in table if row["table"] == "runs"}
+    for folder in two_runs:
+        run = Run(folder)
+        assert scores[run.label, "score"] == f"{100 * run.scores['average']:.2f}" and scores[run.label, "failed"] == "1"
+    assert "\\toprule" in out.with_suffix(".tex").read_text("utf-8") and "| Legal-R1 |" in out.with_suffix(
+        ".md"
+    ).read_text("utf-8")
+
+
+def test_a_sample_page_shows_grade_and_reason_and_no_foreign_markup(two_runs: list[Path], tmp_path: Path) -> None:
+    write_report(two_runs, tmp_path / "report.html")
+    pages = tmp_path / "report_samples" / "mini-judge-only"
+    page = (pages / "m_articles.html").read_text(encoding="utf-8")
+    assert "刑法第264条" in page and "100.00" in page and "<script>alert" not in page
+    failed = (pages / "m_summary.html").read_text(encoding="utf-8")
+    assert "failed after 0 retries" in failed or "400" in failed
+
+
+def test_the_command_and_its_mistakes(two_runs: list[Path], tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["eval", "report", *map(str, two_runs), "--out", str(tmp_path / "r.html"), "--json"])
+    assert done.value.code == 0 and str(tmp_path / "r.html") in json.loads(capsys.readouterr().out)["files"]
+    with pytest.raises(BenchmarkError, match=r"scores\.json: missing"):
+        write_report([tmp_path], tmp_path / "r.html")
+    with pytest.raises(BenchmarkError, match="baseline is none"):
+        write_report(two_runs, tmp_path / "r.html", tmp_path)
+
+
+def test_the_published_numbers_are_whole() -> None:
+    for key in ("main", "ablation", "pipeline", "statutes", "progression", "cost"):
+        table = published()[key]
+        assert all(len(row) == len(table["header"]) for row in table["rows"])
+    for row in published()["main"]["rows"]:
+        assert row[7] == pytest.approx(sum(row[3:7]) / 4, abs=0.008)  # Avg is the mean of the four columns
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+def test_the_page_opens_in_a_browser_without_errors(two_runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report(two_runs, out)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    shown = subprocess.run([*command, f"file://{out}"], capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in shown.stderr
+    assert shown.stdout.count("<table>") == 11 and "法条预测" in shown.stdout
