@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("lexeval")(lexeval)
     app.command("mini")(mini)
     app.command("precedents")(precedents)
+    app.command("judge")(judge)
     app.command("report")(report)
 
 
@@ -160,6 +161,52 @@ def precedents(
         low, high = result["ci95"][name]
         table.add_row(name, f"{value:.4f}", f"{low:.3f}–{high:.3f}")
     console.print(table)
+
+
+def judge(
+    run: Annotated[Path | None, typer.Argument(help="A finished run folder; none with --calibrate.")] = None,
+    *,
+    base_url: Annotated[str, typer.Option("--base-url", help="Root of the judge's API, with /v1.")],
+    model: Annotated[str, typer.Option("--model", help="The judge's model.")],
+    every_task: Annotated[bool, typer.Option("--every-task", help="Also tasks with an exact rule score.")] = False,
+    concurrency: Annotated[int, typer.Option(help="Verdicts in flight.")] = 32,
+    thinking: Annotated[bool, typer.Option(help="Leave the judge's thinking on.")] = False,
+    calibration: Annotated[bool, typer.Option("--calibrate", help="Compare it with our scores of 60 answers.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A second score by an LLM judge, twice per answer, kept apart from the rule scores.
+
+    Examples:
+
+      legal-rl eval judge runs/eval/lawbench/full --base-url http://127.0.0.1:8002/v1 --model Qwen/Qwen3-8B
+
+      legal-rl eval judge --calibrate --base-url http://127.0.0.1:8002/v1 --model Qwen/Qwen3-8B
+    """
+    from legal_rl.evaluation.benchmarks.judging import calibrate, judge_run
+    from retrieval_server.config import LLMConfig
+
+    config = LLMConfig(
+        base_url=base_url, model=model, max_concurrency=concurrency, deadline_s=600, request_timeout_s=120,
+        disable_thinking=not thinking,
+    )  # fmt: skip
+    if calibration:
+        print_json(calibrate(config))
+        return
+    if run is None:
+        raise ConfigError("name a finished run folder, or --calibrate")
+    with progress_bar("verdicts", hidden=as_json) as told:
+        found = judge_run(run, config, every_task=every_task, progress=told)
+    if as_json:
+        print_json(found)
+    else:
+        agree = found["consistency"]["within_one"]
+        console.print(
+            f"judge {model}: {_points(found['average'])} points over {len(found['tasks'])} tasks, n = {found['n']}, "
+            f"failed {found['failed']}, two gradings within 1 of 10: {_points(agree)} %",
+            highlight=False,
+        )
+    if found["failed"]:
+        raise typer.Exit(1)
 
 
 def report(

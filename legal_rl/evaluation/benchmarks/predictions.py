@@ -93,6 +93,14 @@ def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
     os.replace(temporary, path)
 
 
+def write_json(path: Path, value: Any) -> None:
+    """A JSON file, written under a temporary name and renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Records of a JSON Lines file, plain or gzipped; raises `BenchmarkError` naming file and line."""
     rows = []

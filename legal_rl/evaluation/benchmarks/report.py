@@ -19,6 +19,7 @@ from legal_rl.evaluation.benchmarks.report_tables import (
     category_table,
     complexity_table,
     difference_table,
+    judge_table,
     paper_tables,
     published,
     runs_table,
@@ -49,6 +50,8 @@ def write_report(
     tables = [runs_table(runs, out), *task_tables(runs, base, out), category_table(runs), complexity_table(runs)]
     if any(run is not base and run.benchmark == base.benchmark for run in runs):
         tables.insert(1, difference_table(runs, base))
+    if any(run.verdicts for run in runs):
+        tables.append(judge_table(runs))
     tables += paper_tables(runs, retrieval)
     page = render(
         "benchmarks.html.jinja", title="Legal-RL: benchmarks", tables=tables, plots=plots(runs), runs=runs,

@@ -51,6 +51,8 @@ class Run:
         self.folder = folder
         self.scores = _json(folder / "scores.json")
         self.cost = _json(folder / "efficiency.json")
+        judged = folder / "judge.json"
+        self.verdicts: dict[str, Any] = _json(judged) if judged.is_file() else {}
         self.benchmark: str = self.scores["benchmark"]
         self.mode: str = self.scores["mode"]
         self.label = label or f"{self.benchmark} {self.mode}"
@@ -70,6 +72,12 @@ class Run:
     def interval(self) -> Interval:
         """Average over tasks with its interval."""
         return average_interval(self.samples)
+
+    @property
+    def judge_score(self) -> float | None:
+        """The LLM judge's average, where every task of the run was judged; else None."""
+        whole = set(self.verdicts.get("tasks", ())) == set(self.scores["tasks"])
+        return self.verdicts["average"] if self.verdicts and whole else None
 
     @property
     def tasks(self) -> dict[str, Task]:

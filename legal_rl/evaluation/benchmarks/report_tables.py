@@ -31,7 +31,7 @@ def paper_tables(runs: Sequence[Run], retrieval: Mapping[str, Any] | None) -> li
     tables = [
         _with_ours("main", [_benchmark_row(mode, both[mode]) for mode in both]),
         _with_ours("ablation", [_benchmark_row(mode, both[mode]) for mode in _ABLATION if mode in both]),
-        _with_ours("pipeline", [[_name(m), MISSING, points(law[m].interval.mean)] for m in _PIPELINE if m in law]),
+        _with_ours("pipeline", [_pipeline_row(m, law[m]) for m in _PIPELINE if m in law]),
         _with_ours("statutes", [_retrieval_row(retrieval)] if retrieval else []),
         _with_ours("progression", []),
         _with_ours("cost", [_cost_row(mode, run) for mode, run in law.items()]),
@@ -72,6 +72,26 @@ def task_tables(runs: Sequence[Run], baseline: Run | None, out: Path) -> list[Re
         base = baseline if baseline is not None and baseline.benchmark == benchmark else None
         tables.append(_task_table(benchmark, group, base, out))
     return tables
+
+
+def judge_table(runs: Sequence[Run]) -> ReportTable:
+    """What the LLM judge said, on which tasks, and how far its two gradings agree."""
+    rows = []
+    for run in runs:
+        if found := run.verdicts:
+            agree, shift = found["consistency"]["within_one"], found["consistency"]["mean_difference"]
+            rows.append(
+                [
+                    Cell(run.label), Cell(str(found["model"])), Cell(points(found["average"])),
+                    Cell(", ".join(found["tasks"]), css="left"), Cell(str(found["n"])), Cell(str(found["failed"])),
+                    Cell(points(agree, 1)), _number(shift, 2),
+                ]
+            )  # fmt: skip
+    header = ["run", "judge", "score", "tasks", "n", "failed", "two gradings within 1 of 10, %", "mean shift"]
+    note = (
+        "Each answer is graded twice, with the reference first and with the answer first. Never part of a rule score."
+    )
+    return ReportTable("judge", "LLM judge", header, rows, note)
 
 
 def category_table(runs: Sequence[Run]) -> ReportTable:
@@ -155,9 +175,18 @@ def _by_mode(runs: Sequence[Run]) -> dict[str, dict[str, Run]]:
 
 
 def _benchmark_row(mode: str, pair: Mapping[str, Run]) -> list[str]:
-    """Judge columns stay empty: a rule score and a judge's score are never mixed."""
-    law, lex = (points(pair[b].interval.mean) if b in pair else MISSING for b in ("lawbench", "lexeval"))
-    return [_name(mode), "✗" if mode in WITHOUT_EVIDENCE else "✓", MISSING, law, MISSING, lex, MISSING, MISSING]
+    """A judge's column is filled only where every task was judged: rule and judge scores are never mixed."""
+    cells = []
+    for benchmark in ("lawbench", "lexeval"):
+        run = pair.get(benchmark)
+        cells += [points(run.interval.mean), points(run.judge_score)] if run else [MISSING, MISSING]
+    whole = MISSING not in cells
+    average = f"{sum(map(float, cells)) / 4:.2f}" if whole else MISSING
+    return [_name(mode), "✗" if mode in WITHOUT_EVIDENCE else "✓", MISSING, *cells, average]
+
+
+def _pipeline_row(mode: str, run: Run) -> list[str]:
+    return [_name(mode), points(run.judge_score), points(run.interval.mean)]
 
 
 def _cost_row(mode: str, run: Run) -> list[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from legal_rl.errors import ConfigError
 from legal_rl.evaluation.benchmarks.efficiency import summarise_cost, throughput
 from legal_rl.evaluation.benchmarks.endpoints import metering
 from legal_rl.evaluation.benchmarks.journal import Entry, Journal, answered_entry, failed_entry
-from legal_rl.evaluation.benchmarks.predictions import write_lines
+from legal_rl.evaluation.benchmarks.predictions import write_json, write_lines
 from legal_rl.evaluation.benchmarks.records import BenchmarkError, Mode
 from legal_rl.evaluation.benchmarks.samples import Sample
 from legal_rl.evaluation.benchmarks.scoring import TaskScore, average, score_examples
@@ -96,11 +95,11 @@ def finish(out: Path, benchmark: str, mode: str, samples: Sequence[Sample], entr
             for name in failed
         },
     }
-    _write_json(out / "scores.json", scores)
+    write_json(out / "scores.json", scores)
     write_lines(out / "samples.jsonl", _sample_rows(samples, by_id, upstream, fixed))
     wall = json.loads((out / "run.json").read_text(encoding="utf-8")).get("wall_s", 0.0)
     cost = summarise_cost(entries, load_tasks(benchmark))
-    _write_json(out / "efficiency.json", cost | {"wall_s": wall, "output_tokens_per_s": throughput(entries, wall)})
+    write_json(out / "efficiency.json", cost | {"wall_s": wall, "output_tokens_per_s": throughput(entries, wall)})
     return scores
 
 
@@ -208,7 +207,7 @@ def _write_predictions(folder: Path, benchmark: str, samples: Sequence[Sample], 
                 str(s.index): {"origin_prompt": prompt[s.index], "prediction": text, "refr": s.reference}
                 for s, text in answered
             }
-            _write_json(folder / f"{name}.json", rows)
+            write_json(folder / f"{name}.json", rows)
         else:
             lines = [{"idx": s.index, "input": s.prompt, "output": text, "answer": s.reference} for s, text in answered]
             write_lines(folder / f"{name}.jsonl", lines)
@@ -233,7 +232,7 @@ def _claim(out: Path, benchmark: str, samples: Sequence[Sample], config: Benchma
             raise ConfigError(f"{out}: holds a run with another {changed[0]}; choose another --out")
         return
     out.mkdir(parents=True, exist_ok=True)
-    _write_json(path, values | {"wall_s": 0.0})
+    write_json(path, values | {"wall_s": 0.0})
 
 
 def _answering(value: Any) -> Any:
@@ -251,14 +250,7 @@ def _answering(value: Any) -> Any:
 def _add_wall(out: Path, seconds: float) -> None:
     path = out / "run.json"
     values = json.loads(path.read_text(encoding="utf-8"))
-    _write_json(path, values | {"wall_s": round(values.get("wall_s", 0.0) + seconds, 3)})
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_json(path, values | {"wall_s": round(values.get("wall_s", 0.0) + seconds, 3)})
 
 
 def _plain(value: float) -> float | None:
