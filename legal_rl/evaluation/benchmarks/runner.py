@@ -34,9 +34,6 @@ from legal_rl.evaluation.benchmarks.systems import System, open_system
 from legal_rl.evaluation.benchmarks.tasks import CATEGORIES, load_tasks
 from retrieval_server.errors import RetrievalError
 
-GIVE_UP_AFTER = 50
-"""Failures in a row, without a single answer in between, after which the run stops: the service is down."""
-
 Progress = Callable[[int, int], None]
 
 
@@ -127,7 +124,7 @@ async def _answer_all(
                 entry = await next_one
                 journal.add(entry)
                 failures = failures + 1 if entry["status"] == "failed" else 0
-                if failures >= GIVE_UP_AFTER:
+                if failures >= config.give_up_after:
                     raise BenchmarkError(f"{failures} samples in a row failed, the last one: {entry['reason']}")
                 done += 1
                 progress(done, len(samples))
@@ -239,7 +236,7 @@ def _answering(value: Any) -> Any:
     """Settings without what only changes pace and place: these may differ when a run goes on."""
     if not isinstance(value, dict):
         return value
-    pace = ("concurrency", "sample_deadline_s", "outage_patience_s", "engine", "retrieval_url")
+    pace = ("concurrency", "sample_deadline_s", "outage_patience_s", "give_up_after", "engine", "retrieval_url")
     kept = {name: item for name, item in value.items() if name not in pace}
     for name in ("lawyer", "judge"):
         if isinstance(kept.get(name), dict):

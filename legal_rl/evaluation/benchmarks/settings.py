@@ -60,6 +60,8 @@ class BenchmarkConfig(BaseModel):
     """Samples in work at a time."""
     sample_deadline_s: float = Field(default=600.0, gt=0)
     """Of one sample with all its turns, searches and retries."""
+    give_up_after: int = Field(default=50, ge=1)
+    """Failures in a row, without an answer in between, after which the run stops: the service is down."""
     evidence_chars: int = Field(default=400, ge=10)
     """Characters of each evidence unit in the Judge's prompt."""
     outage_patience_s: float = Field(default=60.0, ge=0)

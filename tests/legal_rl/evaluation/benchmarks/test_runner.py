@@ -86,36 +86,35 @@ def test_a_refusal_is_not_retried_and_a_hanging_sample_ends(toy_model, tmp_path:
     assert reasons[0] == "no answer within 0.3 s" and "400" in reasons[1]
 
 
-@pytest.mark.parametrize("stop_after", [1, 4, 9])
-def test_interrupted_and_resumed_gives_identical_files(toy_model, tmp_path: Path, stop_after: int) -> None:
+def test_interrupted_and_resumed_gives_identical_files(toy_model, tmp_path: Path) -> None:
     toy_model.reply = reply
     samples = read_samples("mini", None, TASKS)
     config = settings(toy_model.url, concurrency=2)
     run_benchmark("mini", samples, config, "plain", tmp_path / "straight")
-    asked = toy_model.requests
+    asked, out = toy_model.requests, tmp_path / "resumed"
+    for stop_after in (1, 4, 9):
 
-    def interrupt(done: int, total: int) -> None:
-        if done == stop_after:
-            raise KeyboardInterrupt
+        def interrupt(done: int, total: int, stop_after: int = stop_after) -> None:
+            if done >= stop_after:
+                raise KeyboardInterrupt
 
-    out = tmp_path / "resumed"
-    with pytest.raises(KeyboardInterrupt):
-        run_benchmark("mini", samples, config, "plain", out, interrupt)
-    with (out / "trace.jsonl").open("a", encoding="utf-8") as journal:
-        journal.write('{"id": "m_term/4", "status": "o')  # a line that a killed writer left
+        with pytest.raises(KeyboardInterrupt):
+            run_benchmark("mini", samples, config, "plain", out, interrupt)
+        with (out / "trace.jsonl").open("a", encoding="utf-8") as journal:
+            journal.write('{"id": "m_term/4", "status": "o')  # a line that a killed writer left
     run_benchmark("mini", samples, config, "plain", out)
     assert files(out) == files(tmp_path / "straight")
-    assert toy_model.requests - asked <= len(samples) + config.concurrency  # only samples in work were asked twice
+    assert toy_model.requests - asked <= len(samples) + 3 * config.concurrency  # only those in work were asked twice
     before = toy_model.requests
     run_benchmark("mini", samples, config, "plain", out)
     assert toy_model.requests == before and files(out) == files(tmp_path / "straight")
 
 
 def test_a_dead_service_ends_the_run_and_keeps_what_there_is(tmp_path: Path) -> None:
-    config = settings("http://127.0.0.1:9/v1", endpoint={"max_retries": 0}, concurrency=64)
-    with pytest.raises(BenchmarkError, match="50 samples in a row failed"):
+    config = settings("http://127.0.0.1:9/v1", endpoint={"max_retries": 0}, give_up_after=4)
+    with pytest.raises(BenchmarkError, match="4 samples in a row failed"):
         run_benchmark("mini", read_samples("mini", None), config, "plain", tmp_path)
-    assert len((tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()) == 50
+    assert len((tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()) == 4
 
 
 def test_another_run_in_the_folder_is_refused(toy_model, tmp_path: Path) -> None:
