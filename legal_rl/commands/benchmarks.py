@@ -42,6 +42,8 @@ def score(
     fixed: FixedOption = False,
     workers: Annotated[int, typer.Option(help="Processes; 0 = all cores.")] = 0,
     samples: Annotated[Path | None, typer.Option("--samples", help="Also write every sample's grade there.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Also make a run folder for `eval report`.")] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the system in that run folder.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Score published or own predictions of LawBench or LexEval as the benchmark's own scorer does.
@@ -54,10 +56,14 @@ def score(
     where = path or predictions
     if where is None or not where.exists():
         raise ConfigError(f"{where}: no such file or folder" if where else "give a prediction file or folder")
-    name = benchmark or guess_benchmark(where)
-    if name is None:
+    chosen = benchmark or guess_benchmark(where)
+    if chosen is None:
         raise ConfigError(f"{where}: the file names tell no benchmark; give --benchmark lawbench or lexeval")
-    files = find_files(where, name, task or ())
+    files = find_files(where, chosen, task or ())
+    if out is not None:
+        from legal_rl.evaluation.benchmarks.imported import import_predictions
+
+        import_predictions(files, name or where.name, out)
     with progress_bar("grading", hidden=as_json) as told:
         scores = score_files(files, "fixed" if fixed else "upstream", workers or None, told)
     if samples is not None:

@@ -191,7 +191,7 @@ def _pipeline_row(mode: str, run: Run) -> list[str]:
 
 def _cost_row(mode: str, run: Run) -> list[str]:
     cost = run.cost["all"]
-    return [_name(mode), points(run.interval.mean), f"{cost.get('searches', 0):.2f}", f"{cost.get('tokens', 0):.2f}"]
+    return [_name(mode), points(run.interval.mean), *(_number(cost.get(key), 2).text for key in ("searches", "tokens"))]
 
 
 def _retrieval_row(result: Mapping[str, Any]) -> list[str]:

@@ -87,12 +87,12 @@ class TaskScore:
 
 def score_examples(task: Task, examples: Sequence[Example], mode: Mode = "upstream") -> TaskScore:
     """Grade examples and put them together; raises `ReferenceFormatError` naming the record."""
-    return collect(task, mode, [_grade(task, example, mode, i) for i, example in enumerate(examples, start=1)])
+    return collect(task, mode, _grade_part(_Part(task, list(examples), mode)))
 
 
 def score_file(task: Task, path: Path, mode: Mode = "upstream") -> TaskScore:
     """Score one prediction file in this process."""
-    return score_examples(task, read_examples(path, task), mode)
+    return collect(task, mode, _grade_part(_Part(task, read_examples(path, task), mode, f"{path}: ")))
 
 
 def score_files(
@@ -107,8 +107,12 @@ def score_files(
         workers: processes; None = all cores this process may use, 1 = none beside this one.
         progress: told (examples done, examples in all).
     """
-    read = [(file.task, read_examples(file.path, file.task)) for file in files]
-    parts = [(task, rows[i : i + _PART], mode, i) for task, rows in read for i in range(0, len(rows), _PART)]
+    read = [(file, read_examples(file.path, file.task)) for file in files]
+    parts = [
+        _Part(file.task, rows[i : i + _PART], mode, f"{file.path}: ", i)
+        for file, rows in read
+        for i in range(0, len(rows), _PART)
+    ]
     total, done = sum(len(rows) for _, rows in read), 0
     grades: list[Grade] = []
     for found in _mapped(parts, workers or len(os.sched_getaffinity(0))):
@@ -116,8 +120,8 @@ def score_files(
         done += len(found)
         progress(done, total)
     scores, start = [], 0
-    for task, rows in read:
-        scores.append(collect(task, mode, grades[start : start + len(rows)]))
+    for file, rows in read:
+        scores.append(collect(file.task, mode, grades[start : start + len(rows)]))
         start += len(rows)
     return scores
 
@@ -137,7 +141,18 @@ def average(scores: Sequence[TaskScore]) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def _mapped(parts: Sequence[tuple[Task, list[Example], Mode, int]], workers: int) -> Iterator[list[Grade]]:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Examples that go to a process together; `start` is the place of the first one in its file."""
+
+    task: Task
+    examples: list[Example]
+    mode: Mode
+    where: str = ""
+    start: int = 0
+
+
+def _mapped(parts: Sequence[_Part], workers: int) -> Iterator[list[Grade]]:
     if workers <= 1 or len(parts) <= 1:
         yield from map(_grade_part, parts)
         return
@@ -146,16 +161,16 @@ def _mapped(parts: Sequence[tuple[Task, list[Example], Mode, int]], workers: int
         yield from pool.map(_grade_part, parts)
 
 
-def _grade_part(part: tuple[Task, list[Example], Mode, int]) -> list[Grade]:
-    task, examples, mode, start = part
-    return [_grade(task, example, mode, start + i) for i, example in enumerate(examples, start=1)]
-
-
-def _grade(task: Task, example: Example, mode: Mode, number: int) -> Grade:
-    try:
-        return grade_example(task, example, mode)
-    except ReferenceFormatError as error:
-        raise ReferenceFormatError(f"record {number}: {error}", error.upstream) from None
+def _grade_part(part: _Part) -> list[Grade]:
+    grades = []
+    for number, example in enumerate(part.examples, start=part.start + 1):
+        try:
+            grades.append(grade_example(part.task, example, part.mode))
+        except ReferenceFormatError as error:
+            hint = "the upstream scorer fails as well; --fixed reads more forms" if part.mode == "upstream" else ""
+            text = f"{part.where}record {number}: {error}{f' ({hint})' if hint else ''}"
+            raise ReferenceFormatError(text, error.upstream) from None
+    return grades
 
 
 def _corpus_interval(edits_N3: Sequence[tuple[int, int, int]]) -> Interval:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from legal_rl.cli import main
+from legal_rl.errors import ConfigError
 from legal_rl.evaluation.benchmarks.comparison import average_interval, paired_difference_of
+from legal_rl.evaluation.benchmarks.imported import import_predictions
+from legal_rl.evaluation.benchmarks.predictions import find_files
 from legal_rl.evaluation.benchmarks.records import BenchmarkError
 from legal_rl.evaluation.benchmarks.report import write_report
 from legal_rl.evaluation.benchmarks.report_data import Run
@@ -92,6 +95,20 @@ def test_the_command_and_its_mistakes(two_runs: list[Path], tmp_path: Path, caps
         write_report([tmp_path], tmp_path / "r.html")
     with pytest.raises(BenchmarkError, match="baseline is none"):
         write_report(two_runs, tmp_path / "r.html", tmp_path)
+
+
+def test_predictions_of_others_become_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "1_1.jsonl"
+    path.write_text('{"input": "问", "output": "A", "answer": "A"}\n{"output": "B", "answer": "A"}\n', encoding="utf-8")
+    scores = import_predictions(find_files(path, "lexeval"), "GPT-X", tmp_path / "run")
+    assert scores["average"] == 0.5 and scores["mode"] == "GPT-X"
+    write_report([tmp_path / "run"], tmp_path / "r.html")
+    page = (tmp_path / "r_samples" / "lexeval-GPT-X" / "1_1.html").read_text(encoding="utf-8")
+    assert "(the file does not hold the question)" in page and "this run: GPT-X" in (tmp_path / "r.html").read_text(
+        "utf-8"
+    )
+    with pytest.raises(ConfigError, match="not empty"):
+        import_predictions(find_files(path, "lexeval"), "GPT-X", tmp_path / "run")
 
 
 def test_the_published_numbers_are_whole() -> None:
