@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Records of a JSON Lines file, plain or gzipped; raises `BenchmarkError` naming file and line."""
     rows = []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(_text(path).split("\n"), start=1):  # U+2028 and the like may stand inside a text
         if line.strip():
             try:
                 row = json.loads(line)
@@ -135,11 +136,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 def _text(path: Path) -> str:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                return file.read()
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise BenchmarkError(f"{path}: cannot be read ({error})") from None
 
 

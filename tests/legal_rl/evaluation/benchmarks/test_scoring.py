@@ -41,6 +41,9 @@ def test_every_published_form_is_read(tmp_path: Path) -> None:
     other = lines(tmp_path / "z.json", [{"input": "", "output": p, "answer": r} for p, r in pairs])  # LexEval's form
     assert read_examples(own, TERM) == read_examples(plain, TERM) == read_examples(zipped, TERM)
     assert [e.prediction for e in read_examples(other, TERM)] == ["12个月", "不知道"]
+    odd = lines(tmp_path / "o.jsonl", [{"prediction": "甲\u2028乙\x85", "refr": "刑期:1个月"}])
+    odd.write_bytes(b"\xef\xbb\xbf" + odd.read_bytes())  # a byte order mark, and separators inside a text
+    assert [e.prediction for e in read_examples(odd, TERM)] == ["甲\u2028乙\x85"]
     correction = find_task("lawbench", "2-1")
     assert [e.source for e in read_examples(own, correction)] == ["甲乙。", "甲乙。"]
 
