@@ -38,7 +38,7 @@ def _numbers(first: Sequence[str], second: Sequence[str]) -> tuple[Any, Any]:
 
 
 @numba.njit(cache=True)
-def _length(a: Any, b: Any) -> int:
+def _length(a: Any, b: Any) -> Any:
     row = np.zeros(b.size + 1, dtype=np.int32)
     for i in range(a.size):
         diagonal = 0

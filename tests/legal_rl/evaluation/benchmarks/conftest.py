@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -34,6 +35,20 @@ class ToyModel:
 
 @pytest.fixture
 def toy_model() -> Iterator[ToyModel]:
+    """A server of the test's own."""
+    with serving() as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def shared_model() -> Iterator[ToyModel]:
+    """One server for the runs that a whole file of tests reads."""
+    with serving() as model:
+        yield model
+
+
+@contextmanager
+def serving() -> Iterator[ToyModel]:
     model = ToyModel()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(model))
     server.daemon_threads = True

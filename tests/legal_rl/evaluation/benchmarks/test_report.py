@@ -45,8 +45,9 @@ def test_differences_are_paired_over_common_samples() -> None:
     assert paired_difference_of(after, rows("b", [1])) is None
 
 
-@pytest.fixture
-def two_runs(toy_model, tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def two_runs(shared_model, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    toy_model, tmp_path = shared_model, tmp_path_factory.mktemp("runs")
     config = BenchmarkConfig(judge=Endpoint(base_url=toy_model.url, model="toy", max_retries=0))
     samples = read_samples("mini", None, limit=2)
     for mode, answer in (("plain", "C"), ("judge_only", "<script>alert(1)</script>刑法第264条；盗窃；A")):
