@@ -36,12 +36,12 @@ def test_verdicts_are_given_twice_and_kept_apart(toy_model, finished: Path) -> N
     toy_model.reply = verdict
     config = LLMConfig(base_url=toy_model.url, model="toy", max_retries=0)
     found = judge_run(finished, config)
-    assert list(found["tasks"]) == ["m_advice"] and found["average"] == 0.7 and found["n"] == 3
+    assert list(found["tasks"]) == ["m_advice"] and found["average"] == pytest.approx(0.7) and found["n"] == 3
     assert found["consistency"] == {"within_one": 0.0, "mean_difference": 2.0}
     assert len(prompts) == 6 and all(prompt.count("</考生回答>") == 1 for prompt in prompts)  # material stays inside
     assert (finished / "scores.json").read_bytes() == before and Run(finished).judge_score is None
     assert judge_run(finished, config) == found and len(prompts) == 6
-    assert judge_run(finished, config, every_task=True)["n"] == 6 and Run(finished).judge_score == 0.7
+    assert judge_run(finished, config, every_task=True)["n"] == 6 and Run(finished).judge_score == pytest.approx(0.7)
 
 
 def test_a_judge_that_fails_is_counted(toy_model, finished: Path) -> None:
@@ -71,6 +71,6 @@ def _answer(prompt: str) -> str:
 
 def test_agreement_statistics_are_worked_by_hand() -> None:
     found = agreement(np.array([10.0, 4.0, 0.0]), np.array([10.0, 7.0, 1.0]))
-    assert found["spearman"] == 1.0 and found["mean_absolute_error"] == pytest.approx(4 / 3)
+    assert found["spearman"] == pytest.approx(1.0) and found["mean_absolute_error"] == pytest.approx(4 / 3)
     assert found["bias"] == pytest.approx(-4 / 3) and found["within_two"] == pytest.approx(2 / 3)
     assert agreement(np.array([]), np.array([]))["spearman"] is None
