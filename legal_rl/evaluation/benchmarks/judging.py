@@ -152,10 +152,15 @@ def summarise_verdicts(rows: Sequence[dict[str, Any]], model: str, names: Sequen
 async def _judge_all(
     entries: Sequence[dict[str, Any]], config: LLMConfig, progress: Callable[[int], None]
 ) -> list[dict[str, Any]]:
-    model = ChatModel(config)  # bounds the calls in flight itself
-    rows = []
+    model, rows = ChatModel(config), []
+    gate = asyncio.Semaphore(config.max_concurrency)  # waiting in line is not part of a verdict's deadline
+
+    async def one(entry: dict[str, Any]) -> dict[str, Any]:
+        async with gate:
+            return await _judge_one(model, entry)
+
     try:
-        for count, task in enumerate(asyncio.as_completed([_judge_one(model, e) for e in entries]), start=1):
+        for count, task in enumerate(asyncio.as_completed([one(entry) for entry in entries]), start=1):
             rows.append(await task)
             progress(count)
     finally:

@@ -34,7 +34,7 @@ def test_verdicts_are_given_twice_and_kept_apart(toy_model, finished: Path) -> N
         return json.dumps({"score": score, "reason": "依据正确"}, ensure_ascii=False)
 
     toy_model.reply = verdict
-    config = LLMConfig(base_url=toy_model.url, model="toy", max_retries=0)
+    config = LLMConfig(base_url=toy_model.url, model="toy", max_retries=0, deadline_s=120)
     found = judge_run(finished, config)
     assert list(found["tasks"]) == ["m_advice"] and found["average"] == pytest.approx(0.7) and found["n"] == 3
     assert found["consistency"] == {"within_one": 0.0, "mean_difference": 2.0}
@@ -46,7 +46,7 @@ def test_verdicts_are_given_twice_and_kept_apart(toy_model, finished: Path) -> N
 
 def test_a_judge_that_fails_is_counted(toy_model, finished: Path) -> None:
     toy_model.reply = lambda prompt: '{"score": 11, "reason": ""}' if "多久" in prompt or "狗" in prompt else "{"
-    found = judge_run(finished, LLMConfig(base_url=toy_model.url, model="toy", max_retries=0))
+    found = judge_run(finished, LLMConfig(base_url=toy_model.url, model="toy", max_retries=0, deadline_s=120))
     assert (found["failed"], found["n"], found["average"]) == (3, 0, None)
 
 
@@ -60,7 +60,7 @@ def test_agreement_is_worked_by_hand() -> None:
 def test_a_judge_is_compared_with_our_scores(toy_model) -> None:
     """This judge gives 10 to long answers and 0 to short ones."""
     toy_model.reply = lambda prompt: json.dumps({"score": 10 if len(_answer(prompt)) > 25 else 0, "reason": ""})
-    found = calibrate(LLMConfig(base_url=toy_model.url, model="toy", max_retries=0))
+    found = calibrate(LLMConfig(base_url=toy_model.url, model="toy", max_retries=0, deadline_s=120))
     assert found["n"] == 60 and found["failed"] == 0 and found["consistency"]["within_one"] == 1.0
     assert 0.3 < found["spearman"] < 0.9
 
