@@ -50,8 +50,7 @@ def shared_model() -> Iterator[ToyModel]:
 @contextmanager
 def serving() -> Iterator[ToyModel]:
     model = ToyModel()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(model))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(model))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     model.url = f"http://127.0.0.1:{server.server_port}/v1"
     try:
@@ -59,6 +58,11 @@ def serving() -> Iterator[ToyModel]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # five waiting connections are few for a whole benchmark on a busy machine
 
 
 def _handler(model: ToyModel) -> type[BaseHTTPRequestHandler]:

@@ -48,7 +48,7 @@ def test_differences_are_paired_over_common_samples() -> None:
 @pytest.fixture(scope="module")
 def two_runs(shared_model, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     toy_model, tmp_path = shared_model, tmp_path_factory.mktemp("runs")
-    config = BenchmarkConfig(judge=Endpoint(base_url=toy_model.url, model="toy", max_retries=0))
+    config = BenchmarkConfig(judge=Endpoint(base_url=toy_model.url, model="toy"))
     samples = read_samples("mini", None, limit=2)
     for mode, answer in (("plain", "C"), ("judge_only", "<script>alert(1)</script>刑法第264条；盗窃；A")):
         toy_model.reply = lambda prompt, answer=answer: answer
@@ -85,7 +85,7 @@ def test_a_sample_page_shows_grade_and_reason_and_no_foreign_markup(two_runs: li
     page = (pages / "m_articles.html").read_text(encoding="utf-8")
     assert "刑法第264条" in page and "100.00" in page and "<script>alert" not in page
     failed = (pages / "m_summary.html").read_text(encoding="utf-8")
-    assert "failed after 0 retries" in failed or "400" in failed
+    assert "Error code: 400" in failed
 
 
 def test_the_command_and_its_mistakes(two_runs: list[Path], tmp_path: Path, capsys) -> None:
