@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,13 +220,3 @@ def _suggestion(location: tuple[int | str, ...]) -> str:
         model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     close = difflib.get_close_matches(str(location[-1]), list(model.model_fields) if model else [], n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def iter_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[str]:
-    """Every dotted key a configuration may have, for `--help` and the docs."""
-    for name, info in model.model_fields.items():
-        annotation = info.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from iter_keys(annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"

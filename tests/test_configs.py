@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from legal_rl.cluster.plan import plan
-from legal_rl.config import CONFIG_FOLDER, RunConfig, iter_keys, load_config, write_config
+from legal_rl.config import CONFIG_FOLDER, RunConfig, load_config, write_config
 from legal_rl.errors import ConfigError
 
 NAMES = sorted(path.stem for path in CONFIG_FOLDER.glob("*.yaml"))
@@ -85,11 +85,6 @@ def test_an_unknown_name_lists_the_known_ones():
 def test_overrides_that_cannot_be_read_are_refused(override):
     with pytest.raises(ConfigError):
         load_config("quickstart", [override])
-
-
-def test_keys_are_listed_once():
-    keys = list(iter_keys())
-    assert "grpo.group_size" in keys and len(keys) == len(set(keys))
 
 
 def test_defaults_are_the_papers():
