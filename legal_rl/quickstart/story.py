@@ -19,6 +19,7 @@ from legal_rl.cluster.layout import Layout
 from legal_rl.config import RunConfig, write_config
 from legal_rl.errors import ConfigError, ModelError, StageError
 from legal_rl.quickstart import children
+from legal_rl.quickstart.memory import MemoryWatch
 from legal_rl.quickstart.stages import Outcome, Stage, read_json, run_lock, run_stages, write_json
 
 STAGES = {
@@ -99,13 +100,14 @@ def _stage(name: str, config: RunConfig, config_file: Path) -> Stage:
 def _work(name: str, config: RunConfig, config_file: Path, folder: Path) -> dict[str, Any]:
     environment = _quiet() | trainer_devices(config.layout, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     process = children.start(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=environment)
-    code = children.wait(process)
+    watch = MemoryWatch(process.pid)
+    code = children.wait(process, watch.sample)
     if code != 0:
         error = folder / "error.txt"
         if error.exists():
             raise StageError(f"stage {name}: {error.read_text(encoding='utf-8')}")
         raise StageError(f"stage {name} {children.how_it_ended(code)}; the same command goes on from there")
-    return read_json(folder / "stage.json")
+    return read_json(folder / "stage.json") | {"peak_memory_gib": watch.peak_gib}
 
 
 def _quiet() -> dict[str, str]:
