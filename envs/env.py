@@ -54,19 +54,6 @@ class EnvConfig(BaseModel):
         return self.max_response_tokens - self.forced_answer_tokens
 
 
-QUICKSTART_CONFIG = EnvConfig(
-    max_turns=4,
-    top_k=2,
-    evidence_chars=80,
-    evidence_style="compact",
-    max_response_tokens=768,
-    max_turn_tokens=128,
-    forced_answer_tokens=128,
-    system_prompt="lawyer_system_compact",
-)
-"""Short samples for the tiny policy of the quickstart."""
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The environment's answer to an action: the message's text and, after a search, the structured result."""

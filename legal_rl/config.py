@@ -6,9 +6,10 @@ only puts them together, loads files and turns every mistake into one line that 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envs.env import EnvConfig
+from envs.prompt_files import load_prompt
 from legal_rl.cluster.layout import Layout
 from legal_rl.data.settings import QuestionSettings, TeacherSettings
 from legal_rl.errors import ConfigError
 from legal_rl.policy_model.settings import PolicySettings
 from legal_rl.training.settings import GrpoSettings, SftSettings
 from retrieval_server.config import AssistantConfig, LLMConfig
+from rewards import RewardWeights
+from rewards.presets import resolve_preset
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONFIG_FOLDER = REPOSITORY / "configs"
@@ -51,6 +55,16 @@ class RewardSettings(_Section):
     weights: dict[str, float] = Field(default_factory=dict)
     judge: LLMConfig | None = None
     """Endpoint of the reward judge; None = rules and graders only."""
+
+    @model_validator(mode="after")
+    def _can_be_computed(self) -> RewardSettings:
+        names = [field.name for field in dataclasses.fields(RewardWeights)]
+        unknown = [name for name in self.weights if name not in names]
+        if unknown:
+            raise ValueError(f"weights.{unknown[0]} is no weight; there are {', '.join(names)}")
+        if resolve_preset(self.preset).judge_required and self.judge is None:
+            raise ValueError(f"preset {self.preset} asks a reward judge; give rewards.judge.base_url and .model")
+        return self
 
 
 class EvaluationSettings(_Section):
@@ -90,6 +104,13 @@ class RunConfig(_Section):
             ranks, named = settings.n_gpus_per_node, len(self.layout.trainer_gpus)
             if ranks != named:
                 raise ValueError(f"{name}.n_gpus_per_node is {ranks}, but layout.trainer_gpus names {named} GPUs")
+            if settings.nnodes != self.layout.nodes:
+                raise ValueError(f"{name}.nnodes is {settings.nnodes}, but layout.nodes is {self.layout.nodes}")
+        return self
+
+    @model_validator(mode="after")
+    def _prompt_exists(self) -> RunConfig:
+        load_prompt(self.environment.system_prompt)  # its PromptError is a clear line already
         return self
 
     @property
@@ -220,13 +241,3 @@ def _suggestion(location: tuple[int | str, ...]) -> str:
         model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     close = difflib.get_close_matches(str(location[-1]), list(model.model_fields) if model else [], n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def iter_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[str]:
-    """Every dotted key a configuration may have, for `--help` and the docs."""
-    for name, info in model.model_fields.items():
-        annotation = info.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from iter_keys(annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"

@@ -65,7 +65,8 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
     recipe = manifest.recipe
     if (recipe.segmenter, recipe.segmenter_version) != (segmenter.name, segmenter.version):
         raise IndexStateError(
-            f"{folder}: built with segmenter {recipe.segmenter_version}, this is {segmenter.version}; {rebuild(folder)}"
+            f"{folder}: built with segmenter {recipe.segmenter_version}, this is {segmenter.version}; "
+            f"{rebuild(folder, manifest)}"
         )
     if verify:
         verify_files(folder, manifest)
@@ -76,7 +77,7 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
         hybrids = [_open_hybrid(folder, name, segmenter, encoder) for name in ("statutes", "precedents")]
     except (OSError, ValueError) as error:
         raise IndexStateError(
-            f"{folder}: index is damaged ({str(error).splitlines()[0]}); {rebuild(folder)}"
+            f"{folder}: index is damaged ({str(error).splitlines()[0]}); {rebuild(folder, manifest)}"
         ) from error
     return LegalIndex(articles, cases, hybrids[0], hybrids[1], manifest)
 
@@ -126,6 +127,7 @@ class _Inputs:
     cases: list[Case]
     encoder: Encoder | None
     corpora: tuple[str, ...]
+    case_specs: tuple[str, ...]
     recipe: Recipe
 
     @classmethod
@@ -141,8 +143,13 @@ class _Inputs:
             encoder=encoder.spec if encoder else "none",
             encoder_version=encoder.version if encoder else "",
         )
-        names = [corpora] if isinstance(corpora, str | Path) else corpora
-        return cls(articles, precedents, encoder, tuple(str(name) for name in names), recipe)
+        return cls(articles, precedents, encoder, _specs(corpora), _specs(cases), recipe)
+
+
+def _specs(given: CorpusSpec | CaseSpec) -> tuple[str, ...]:
+    """The specs as texts; records that were given as objects have none."""
+    items = [given] if isinstance(given, str | Path) else given
+    return tuple(str(item) for item in items if isinstance(item, str | Path))
 
 
 def _load_cases(cases: CaseSpec) -> list[Case]:
@@ -188,8 +195,8 @@ def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], N
         write_manifest(
             work,
             Manifest(
-                recipe=inputs.recipe, corpora=inputs.corpora, articles=len(inputs.articles), laws=laws,
-                cases=len(inputs.cases), dim=dim, build_seconds=seconds,
+                recipe=inputs.recipe, corpora=inputs.corpora, case_specs=inputs.case_specs,
+                articles=len(inputs.articles), laws=laws, cases=len(inputs.cases), dim=dim, build_seconds=seconds,
             ),
         )  # fmt: skip
         _swap(work, out_dir)

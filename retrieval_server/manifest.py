@@ -51,6 +51,8 @@ class Manifest(BaseModel):
     recipe: Recipe
     corpora: tuple[str, ...]
     """The specs as given, for the reader; content counts by its hash, not by its place."""
+    case_specs: tuple[str, ...] = ()
+    """Likewise; empty where the cases were given as objects."""
     articles: int
     laws: int
     cases: int
@@ -60,9 +62,14 @@ class Manifest(BaseModel):
     files: dict[str, FileRecord] = {}
 
 
-def rebuild(folder: Path) -> str:
-    """The command that mends an index folder, for the end of an error text."""
-    return f"run `legal-rl index build {shlex.quote(str(folder))}`"
+def rebuild(folder: Path, manifest: Manifest | None = None) -> str:
+    """The command that mends an index folder, for the end of an error text; with its manifest, from the same inputs."""
+    words = ["legal-rl", "index", "build", str(folder)]
+    if manifest is not None:
+        for option, specs in (("--corpus", manifest.corpora), ("--cases", manifest.case_specs)):
+            words += [word for spec in specs for word in (option, spec)]
+        words += ["--encoder", manifest.recipe.encoder]
+    return f"run `{shlex.join(words)}`"
 
 
 def lines_hash(lines: Iterable[str]) -> str:
@@ -123,6 +130,6 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
     for name, record in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise IndexStateError(f"{folder}: index is damaged, {name} is missing; {rebuild(folder)}")
+            raise IndexStateError(f"{folder}: index is damaged, {name} is missing; {rebuild(folder, manifest)}")
         if file_record(path) != record:
-            raise IndexStateError(f"{folder}: index is damaged, {name} was changed; {rebuild(folder)}")
+            raise IndexStateError(f"{folder}: index is damaged, {name} was changed; {rebuild(folder, manifest)}")

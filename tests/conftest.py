@@ -2,8 +2,14 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
+
+from envs.env import EnvConfig
+
+QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 
 LD_PRELOAD = os.environ.get("LD_PRELOAD")
 
@@ -17,3 +23,9 @@ def _process_state():
         os.environ["LD_PRELOAD"] = LD_PRELOAD
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture(scope="session")
+def quickstart_environment() -> EnvConfig:
+    """The environment section of configs/quickstart.yaml: short samples for a tiny policy."""
+    return EnvConfig(**yaml.safe_load(QUICKSTART.read_text(encoding="utf-8"))["environment"])

@@ -220,7 +220,7 @@ def test_a_config_file_that_cannot_be_used(refused, tmp_path, content, message):
 
 def test_a_rule_between_keys_is_told_without_the_whole_section(refused):
     line = refused("plan", "h20_4gpu", "grpo.prompts_per_step=32")
-    assert line.endswith("32 prompts x 8 rollouts do not divide over 3 ranks; set prompts_per_step to 33")
+    assert line.endswith("32 prompts x 8 rollouts do not divide over 3 ranks; set prompts_per_step to 30 or 33")
 
 
 def test_unknown_stage(refused, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from legal_rl.cluster.plan import plan
-from legal_rl.config import CONFIG_FOLDER, RunConfig, iter_keys, load_config, write_config
-from legal_rl.errors import ConfigError
+from legal_rl.config import CONFIG_FOLDER, RunConfig, load_config, write_config
+from legal_rl.errors import ConfigError, LegalRLError
 
 NAMES = sorted(path.stem for path in CONFIG_FOLDER.glob("*.yaml"))
 
@@ -87,9 +87,19 @@ def test_overrides_that_cannot_be_read_are_refused(override):
         load_config("quickstart", [override])
 
 
-def test_keys_are_listed_once():
-    keys = list(iter_keys())
-    assert "grpo.group_size" in keys and len(keys) == len(set(keys))
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rewards.weights.foo=1", "rewards: weights.foo is no weight; there are acc, align, gain, query, eta"),
+        ("rewards.preset=paper", "rewards: preset paper asks a reward judge; give rewards.judge.base_url and .model"),
+        ("grpo.nnodes=2", "grpo.nnodes is 2, but layout.nodes is 1"),
+        ("environment.system_prompt=nope", "nope: prompt file cannot be read"),
+    ],
+)
+def test_what_would_fail_hours_later_is_refused_at_once(override, message):
+    with pytest.raises(LegalRLError) as caught:
+        load_config("quickstart", [override])
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_defaults_are_the_papers():

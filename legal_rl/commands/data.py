@@ -40,7 +40,7 @@ def inspect(
 ) -> None:
     """Count what a file of rollouts or questions holds, by family; broken lines are named.
 
-    Example: legal-rl data inspect runs/quickstart/trajectories/sft.jsonl
+    Example: legal-rl data inspect runs/quickstart/trajectories/sft.rollouts.jsonl
     """
     kind, counts = _count(require_file(file, "rollouts or questions as JSON Lines"))
     total = sum(counts.values())

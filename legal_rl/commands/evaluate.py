@@ -50,6 +50,7 @@ def retrieval(
 @app.command("seeds")
 def seeds(
     runs: Annotated[list[Path], typer.Argument(help="Finished run folders, one per seed.")],
+    greedy: Annotated[bool, typer.Option("--greedy", help="Compare the greedy evaluations instead.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the JSON there.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,7 +61,7 @@ def seeds(
     from legal_rl.evaluation.seeds import compare_seeds
     from legal_rl.quickstart.stages import write_json
 
-    result = compare_seeds(runs)
+    result = compare_seeds(runs, part="greedy" if greedy else "")
     if out is not None:
         write_json(out, result)
     if as_json:
@@ -73,7 +74,7 @@ def seeds(
             shown = (values["reward"], values["correct"], values["searches"], values["malformed_share"])
             table.add_row(str(row["seed"]), name, *(f"{value:.3f}" for value in shown))
     console.print(table)
-    for metric in ("reward", "correct"):
+    for metric in ("reward", "correct", "searches"):
         gain = result["difference"][metric]
         console.print(
             f"{metric}: {result['after']} - {result['before']} = {gain['mean']:+.3f} "

@@ -61,7 +61,7 @@ def sft(config: ConfigArgument, overrides: OverridesArgument = None) -> None:
 def grpo(config: ConfigArgument, overrides: OverridesArgument = None) -> None:
     """Trajectory-aware GRPO from the SFT model, with a retrieval server beside it (verl on Ray, FSDP2, vLLM).
 
-    Example: legal-rl grpo quickstart grpo.steps=20
+    Example: legal-rl grpo quickstart grpo.max_steps=20
     """
     from legal_rl.quickstart.story import run_story
 
@@ -74,7 +74,7 @@ def export(
 ) -> None:
     """Turn an FSDP checkpoint into a Hugging Face folder, load it again and compare the logits.
 
-    Example: legal-rl export runs/quickstart/grpo/checkpoints/global_step_40 exported/lawyer
+    Example: legal-rl export runs/quickstart/grpo/checkpoints/global_step_30 exported/lawyer
     """
     from legal_rl.training.export import export_checkpoint
 

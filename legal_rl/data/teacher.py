@@ -1,8 +1,8 @@
 """The scripted teacher: a `Policy` that plays the Lawyer through the same `run_rollout` and the real Assistant.
 
 It searches with a source-specific query and an intent, reads the rendered evidence and answers from it; when the
-evidence does not hold the answer it revises the query once. It never looks at the reference answer, except where it plays the
-imperfection `memory`: a teacher who knows the article by heart and answers without a search.
+evidence does not hold the answer it revises the query once. It never looks at the reference answer, except where it
+plays the imperfection `memory`: a teacher who knows the article by heart and answers without a search.
 """
 
 from __future__ import annotations

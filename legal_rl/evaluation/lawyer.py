@@ -28,10 +28,13 @@ from envs.tokens import Dialogue, TokenDialogue, Tokenizer
 from envs.types import Completion, Malformed, Question, Rollout
 from legal_rl.evaluation.local_engine import EngineSettings, LocalEngine
 from legal_rl.evaluation.statistics import bootstrap_means, paired_difference
+from retrieval_server.config import LLMConfig
 from retrieval_server.types import Retriever
 from rewards import TERM_NAMES, RewardBreakdown, RewardWeights, compute_reward
+from rewards.verdict import JudgeVerdict
 
 CORRECT = 0.999
+JUDGE_CONCURRENCY = 16
 METRICS = (
     "reward", "correct", *TERM_NAMES, "searches", "malformed_share", "policy_tokens", "evidence_tokens", "seconds",
 )  # fmt: skip
@@ -81,6 +84,7 @@ def evaluate_models(
     *,
     preset: str = "default",
     weights: RewardWeights | None = None,
+    judge: LLMConfig | None = None,
     engine: EngineSettings | None = None,
     temperature: float = 0.0,
     seed: int = 0,
@@ -93,6 +97,7 @@ def evaluate_models(
 
     Args:
         models: name -> Hugging Face folder, in the order in which they are compared.
+        judge: endpoint of the reward judge; None = rules and graders only, as in training.
         progress: told (model, done, total).
 
     Returns:
@@ -108,7 +113,12 @@ def evaluate_models(
         by_id = {rollout.question.id: rollout for rollout in read_rollouts(path)}
         rollouts = [by_id[q.id] for q in questions if q.id in by_id]
         stops[name] = Counter(rollout.stop_reason.value for rollout in rollouts) + outages
-        scores[name] = [_score(r, compute_reward(r, weights=weights, preset=preset)) for r in rollouts if _valid(r)]
+        valid = [rollout for rollout in rollouts if _valid(rollout)]
+        verdicts = asyncio.run(_verdicts(valid, judge))
+        scores[name] = [
+            _score(rollout, compute_reward(rollout, weights=weights, preset=preset, judge=verdict))
+            for rollout, verdict in zip(valid, verdicts, strict=True)
+        ]
         _write_lines(out_dir / f"{name}.scores.jsonl", scores[name])
     summary = summarise(scores, len(questions), seed, resamples)
     summary["temperature"] = temperature
@@ -156,6 +166,24 @@ async def _play(
                     outages[rollout.stop_reason.value] += 1
                 progress(name, count, len(questions))
     return outages
+
+
+async def _verdicts(rollouts: Sequence[Rollout], config: LLMConfig | None) -> list[JudgeVerdict | None]:
+    """What the reward judge says of every rollout, several at a time; a failed verdict makes its term invalid."""
+    if config is None:
+        return [None] * len(rollouts)
+    from rewards.judge import RewardJudge, judge_rollout
+
+    judge, room = RewardJudge(config), asyncio.Semaphore(JUDGE_CONCURRENCY)
+
+    async def ask(rollout: Rollout) -> JudgeVerdict:
+        async with room:
+            return await judge_rollout(rollout, rollout.question.reference, judge)
+
+    try:
+        return list(await asyncio.gather(*map(ask, rollouts)))
+    finally:
+        await judge.aclose()
 
 
 def _valid(rollout: Rollout) -> bool:

@@ -28,12 +28,18 @@ Table = npt.NDArray[np.float64]
 
 
 def compare_seeds(
-    run_dirs: Sequence[Path], before: str = "sft", after: str = "grpo", resamples: int = 5000, seed: int = 0
+    run_dirs: Sequence[Path],
+    before: str = "sft",
+    after: str = "grpo",
+    resamples: int = 5000,
+    seed: int = 0,
+    part: str = "",
 ) -> dict[str, Any]:
     """Per-seed means of every model and the pooled difference `after - before`.
 
     Args:
         run_dirs: finished runs, one per seed, with the same held-out questions.
+        part: folder below `eval` whose scores are compared: "" the headline, "greedy" the evaluation beside it.
 
     Returns:
         {"seeds": [{"seed", "run", model: means, …}],
@@ -44,7 +50,7 @@ def compare_seeds(
 
     Questions on which an outage or a failed judge left one model without a score are left out for all of them.
     """
-    rows = {folder: {name: _scores(folder, name) for name in ("untrained", before, after)} for folder in run_dirs}
+    rows = {folder: {name: _scores(folder, name, part) for name in ("untrained", before, after)} for folder in run_dirs}
     asked = [set(model) for run in rows.values() for model in run.values()]
     questions, every = sorted(set.intersection(*asked)), set.union(*asked)
     if not questions or len(questions) < MIN_COMMON * len(every):
@@ -95,8 +101,8 @@ def _student_half_width(values: Table) -> float:
     return float(quantile * values.std(ddof=1) / math.sqrt(count))
 
 
-def _scores(folder: Path, name: str) -> dict[str, dict[str, Any]]:
-    path = folder / "eval" / f"{name}.scores.jsonl"
+def _scores(folder: Path, name: str, part: str) -> dict[str, dict[str, Any]]:
+    path = folder / "eval" / part / f"{name}.scores.jsonl"
     if not path.exists():
         raise ConfigError(f"{path}: missing; finish that run first (legal-rl quickstart run_dir={folder})")
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())

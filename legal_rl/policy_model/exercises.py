@@ -27,6 +27,7 @@ _CARRIERS = (
     "{}是怎样写的？", "请写出{}", "关于{}", "想知道{}说了什么", "请核对{}", "我需要{}的原文",
     "依据{}，结论是什么？", "{}有何规定？", "找出{}。", "材料里的{}怎么说？", "阅读{}并摘录",
 )  # fmt: skip
+_MARKS = "，。；：、“”《》（）…\n "
 _MARKED_SHARE = 0.2
 """Share of units whose heading shows a machine id."""
 _SAYS = ("", "", "写道", "规定", "的内容是", "：")
@@ -76,18 +77,29 @@ class ExerciseMaker:
     Args:
         texts: article texts of the train part.
         seed: of the random choices.
+        words: what the tokenizer has a token for; nonsense made of them teaches to copy the rare like the frequent.
+        nonsense_share: of the law names and repeated passages made of words drawn uniformly; evidence texts half of it.
         context_weight: loss weight of tokens that cannot be known from the context (statute text).
     """
 
-    def __init__(self, texts: Sequence[str], seed: int, context_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        seed: int,
+        words: Sequence[str] = (),
+        nonsense_share: float = 0.0,
+        context_weight: float = 0.0,
+    ) -> None:
         self.rng = random.Random(seed)
         self.texts = [text for text in texts if len(text) >= 16]
         if not self.texts:
             raise ValueError("no article text of 16 characters or more to make exercises from")
+        self.nonsense_share = nonsense_share
         self.context_weight = context_weight
         self.progress = 0.0
         """Place in the curriculum, 0 (short and dense) to 1 (as long as in a rollout)."""
         self.names = self._law_names()
+        self.words = [*words, *sorted(set("".join(self.texts)) - set(_MARKS))]
 
     def make(self) -> Exercise:
         """The next exercise for the present `progress`."""
@@ -102,7 +114,12 @@ class ExerciseMaker:
         return sorted(words) or ["示例"]
 
     def _law(self) -> str:
-        return self.rng.choice(self.names) + self.rng.choice(_SUFFIXES)
+        name = self._nonsense(1, 3) if self.rng.random() < self.nonsense_share else self.rng.choice(self.names)
+        return name + self.rng.choice(_SUFFIXES)
+
+    def _nonsense(self, least: int, most: int) -> str:
+        """Words drawn uniformly from the vocabulary, not by how often they occur."""
+        return "".join(self.rng.choices(self.words, k=self.rng.randint(least, most)))
 
     def _label(self, near: int | None = None) -> tuple[int, str]:
         number = self.rng.randint(1, 320) if near is None else max(1, near + self.rng.randint(-12, 12))
@@ -127,6 +144,10 @@ class ExerciseMaker:
         return f"law/{law}@{year}-{month:02}-{day:02}#{number}"
 
     def _window(self, chars: int) -> str:
+        if self.rng.random() < self.nonsense_share / 2:
+            clauses = [self._nonsense(2, 8) for _ in range(self.rng.randint(2, 5))]
+            text = "".join(clause + self.rng.choice(("，", "，", "。", "，处", "，但是")) for clause in clauses)
+            return text if len(text) <= chars else text[: chars - 1] + "…"
         text = self.rng.choice(self.texts)
         if self.rng.random() < 0.3:
             starts = [m.end() for m in re.finditer(r"[。；\n]", text)][:-1]
@@ -135,7 +156,10 @@ class ExerciseMaker:
 
     def _repetition(self, progress: float) -> Exercise:
         """A passage of shuffled clauses twice or three times: the plainest form of copying."""
-        clauses = [m[0] for _ in range(3) for m in _CLAUSE.finditer(self.rng.choice(self.texts))]
+        if self.rng.random() < self.nonsense_share:
+            clauses = [self._nonsense(1, 6) for _ in range(12)]
+        else:
+            clauses = [m[0] for _ in range(3) for m in _CLAUSE.finditer(self.rng.choice(self.texts))]
         self.rng.shuffle(clauses)
         count = self.rng.randint(2, 4 + int(8 * progress))
         passage = "，".join(clauses[:count])

@@ -69,6 +69,12 @@ def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise) -> tuple[list
     return encoded["input_ids"], weights
 
 
+def plain_words(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """The vocabulary's entries of Chinese characters only, in the order of their ids."""
+    words = (tokenizer.decode([index]) for index in range(len(tokenizer)))
+    return [word for word in words if word and all("一" <= character <= "鿿" for character in word)]
+
+
 def make_batch(maker: ExerciseMaker, tokenizer: PreTrainedTokenizerFast, settings: PolicySettings, step: int) -> Batch:
     """The batch of a step: whole exercises packed into rows, first fit; the rest of a row is padding of weight 0."""
     import torch
@@ -139,7 +145,9 @@ def pretrain(
     threads = settings.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
-    maker = ExerciseMaker(texts, settings.seed, settings.context_weight)
+    maker = ExerciseMaker(
+        texts, settings.seed, plain_words(tokenizer), settings.nonsense_share, settings.context_weight
+    )
     optimizer = make_optimizer(model, settings)
     state = load_checkpoint(work_dir, model, optimizer, settings)
     model.train()

@@ -43,6 +43,9 @@ class PolicySettings(BaseModel):
     weight_decay: float = Field(default=0.02, ge=0)
     context_weight: float = Field(default=0.0, ge=0)
     """Loss weight of statute text that nothing in the context foretells; 0 spends no time on it."""
+    nonsense_share: float = Field(default=0.6, ge=0, le=1)
+    """Share of law names and repeated passages in the exercises made of words drawn uniformly from the vocabulary;
+    statute text alone shows rare words too seldom for their copying to be learnt."""
     beta2: float = Field(default=0.98, gt=0, lt=1)
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Arithmetic of the matrix products while training; weights and optimizer are float32."""

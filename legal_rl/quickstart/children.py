@@ -11,12 +11,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from legal_rl.errors import StageError
 from legal_rl.training.interpreter import interpreter
 
 PR_SET_PDEATHSIG = 1
@@ -74,23 +71,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def run(
-    arguments: Sequence[str],
-    log: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    tick: Callable[[], None] | None = None,
-) -> None:
-    """Run a child to its end.
-
-    Raises:
-        StageError: it ended with another code than 0; the text holds the last telling line of its log.
-    """
-    code = wait(start(arguments, log, environment), tick)
-    if code != 0:
-        where = f"; see {log}" if log else ""
-        raise StageError(f"{' '.join(arguments[:2])} {how_it_ended(code)}{last_error(log)}{where}")
-
-
 def how_it_ended(code: int) -> str:
     """2 -> "ended with exit code 2"; -9 -> "was killed by SIGKILL (…)"."""
     if code >= 0:
@@ -110,18 +90,6 @@ def last_error(log: Path | None) -> str:
     return f": {telling[-1][:300]}" if telling else ""
 
 
-@contextmanager
-def background(
-    arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A child for as long as the block runs (the retrieval server beside training)."""
-    process = start(arguments, log, environment)
-    try:
-        yield process
-    finally:
-        stop(process)
-
-
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port that was free a moment ago."""
     import socket
@@ -129,19 +97,3 @@ def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
-
-
-def wait_for_line(path: Path, needle: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Wait until a log holds a text.
-
-    Raises:
-        StageError: the process ended, or the time passed.
-    """
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if path.exists() and needle in path.read_text(encoding="utf-8", errors="replace"):
-            return
-        if process.poll() is not None:
-            raise StageError(f"process {how_it_ended(process.returncode)}{last_error(path)}; see {path}")
-        time.sleep(0.1)
-    raise StageError(f"nothing heard within {timeout_s:.0f} s; see {path}")

@@ -34,6 +34,8 @@ class Stage:
     run: Callable[[Path], dict[str, Any]]
     after: tuple[str, ...] = ()
     """Names of the stages whose results it reads."""
+    intact: Callable[[], bool] = lambda: True
+    """Asked of a finished stage: is its result still there and whole? If not, the stage runs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def run_stages(stages: Sequence[Stage], run_dir: Path, announce: Callable[[Stage
     for stage in stages:
         marker = run_dir / "stages" / f"{stage.name}.json"
         done = read_json(marker)
-        if done.get("fingerprint") == prints[stage.name]:
+        if done.get("fingerprint") == prints[stage.name] and stage.intact():
             announce(stage, True)
             yield Outcome(stage.name, stage.title, done["seconds"], True, done["summary"])
             continue
@@ -102,7 +104,10 @@ def run_lock(run_dir: Path) -> Iterator[None]:
     Raises:
         StageError: another process holds it.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        raise StageError(f"{run_dir}: no folder can be made here; choose another run_dir") from None
     with (run_dir / ".lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,8 @@ from legal_rl.cluster.layout import Layout
 from legal_rl.config import RunConfig, write_config
 from legal_rl.errors import ConfigError, ModelError, StageError
 from legal_rl.quickstart import children
+from legal_rl.quickstart.inputs import fetch_model, index_is_whole, source_states
+from legal_rl.quickstart.memory import MemoryWatch
 from legal_rl.quickstart.stages import Outcome, Stage, read_json, run_lock, run_stages, write_json
 
 STAGES = {
@@ -55,6 +57,7 @@ def run_story(config: RunConfig, last: str | None = None, console: Console | Non
     names = _names_until(last)
     run_dir = config.run_path
     _check_model(config)
+    _check_device(config.layout)
     started = time.monotonic()
     with run_lock(run_dir):
         config_file = run_dir / "config.yaml"
@@ -80,32 +83,59 @@ def _names_until(last: str | None) -> list[str]:
 
 
 def _check_model(config: RunConfig) -> None:
-    """A model given by path must exist before anything else is done; hub names are left to the loader."""
+    """The model must be there before anything else is done: as a folder, or fetched by its hub name."""
+    if not config.model:
+        return
     looks_like_path = config.model.startswith((".", "/", "~")) or config.model.count("/") > 1
     folder = Path(config.model).expanduser()
-    if config.model and looks_like_path and not (folder / "config.json").is_file():
+    if (looks_like_path or folder.exists()) and not (folder / "config.json").is_file():
         raise ModelError(
             f"{config.model}: no Hugging Face model folder (config.json is missing); check the key `model`"
         )
+    if not folder.exists():
+        fetch_model(config.model)
+
+
+def _check_device(layout: Layout) -> None:
+    """A layout of GPUs must not quietly run on the CPU.
+
+    Raises:
+        ConfigError: no usable GPU.
+    """
+    if layout.device != "cuda":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ConfigError("layout.device is cuda, but no GPU is usable here; `legal-rl doctor` says what is missing")
 
 
 def _stage(name: str, config: RunConfig, config_file: Path) -> Stage:
     values = config.model_dump(mode="json")
     settings = {section: values[section] for section in SECTIONS[name]}
+    if name == "knowledge":
+        settings["sources"] = source_states([*config.knowledge.articles, *config.knowledge.cases])
+    if name == "policy" and config.model:
+        settings["model_files"] = source_states([config.model])
     earlier = list(STAGES)[: list(STAGES).index(name)]
-    return Stage(name, STAGES[name], settings, lambda folder: _work(name, config, config_file, folder), tuple(earlier))
+    intact = (lambda: index_is_whole(config.index_path)) if name == "knowledge" else (lambda: True)
+    return Stage(
+        name, STAGES[name], settings, lambda folder: _work(name, config, config_file, folder), tuple(earlier), intact
+    )
 
 
 def _work(name: str, config: RunConfig, config_file: Path, folder: Path) -> dict[str, Any]:
-    environment = _quiet() | trainer_devices(config.layout, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    environment = _quiet() | platform_choice(config.layout)
+    environment |= trainer_devices(config.layout, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     process = children.start(["legal_rl.quickstart.work", name, str(config_file), str(folder)], environment=environment)
-    code = children.wait(process)
+    watch = MemoryWatch(process.pid)
+    code = children.wait(process, watch.sample)
     if code != 0:
         error = folder / "error.txt"
         if error.exists():
             raise StageError(f"stage {name}: {error.read_text(encoding='utf-8')}")
         raise StageError(f"stage {name} {children.how_it_ended(code)}; the same command goes on from there")
-    return read_json(folder / "stage.json")
+    return read_json(folder / "stage.json") | {"peak_memory_gib": watch.peak_gib}
 
 
 def _quiet() -> dict[str, str]:
@@ -116,6 +146,11 @@ def _quiet() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "0"),
     }
+
+
+def platform_choice(layout: Layout) -> dict[str, str]:
+    """A layout for the CPU runs on the CPU on a machine with GPUs too."""
+    return {"VERL_PLATFORM": "cpu"} if layout.device == "cpu" else {}
 
 
 def trainer_devices(layout: Layout, visible: str) -> dict[str, str]:

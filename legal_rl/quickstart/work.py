@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from legal_rl.config import RunConfig, load_config
 from legal_rl.errors import LegalRLError, explain_system_error
+from legal_rl.quickstart.inputs import fetch_model
 from legal_rl.quickstart.progress import bar
 from legal_rl.quickstart.stages import write_json
 
@@ -165,6 +166,7 @@ def _evaluate_at(
             folder,
             preset=config.rewards.preset,
             weights=RewardWeights(**config.rewards.weights),
+            judge=config.rewards.judge,
             engine=EngineSettings(max_model_len=length, seed=config.seed),
             temperature=temperature,
             seed=config.seed,
@@ -186,11 +188,7 @@ def base_model(config: RunConfig) -> Path:
     if not config.model:
         return config.run_path / "policy" / "model"
     local = Path(config.model).expanduser()
-    if local.is_dir():
-        return local
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(config.model))
+    return local if local.is_dir() else fetch_model(config.model)
 
 
 def _retrieval_quality(config: RunConfig, questions: list[Question], assistant: LegalAssistant) -> None:

@@ -13,7 +13,8 @@ from legal_rl.traces.metrics import BY_KEY, difference_label, model_label
 from legal_rl.traces.run_folder import RunFolder, read_run_folder
 
 SHOWN = (
-    "correct", "reward", "acc", "align", "gain", "query", "searches", "malformed_share", "policy_tokens",
+    "correct", "reward", "acc", "align", "gain", "query", "fmt", "bonus", "rho",
+    "searches", "malformed_share", "policy_tokens", "evidence_tokens", "seconds",
 )  # fmt: skip
 _STYLES = {"better": "green", "worse": "red"}
 

@@ -128,11 +128,13 @@ class GrpoSettings(HardwareSettings):
         if (mini * self.group_size) % ranks:
             raise ValueError(
                 f"{mini} prompts x {self.group_size} rollouts do not divide over {ranks} ranks; "
-                f"set prompts_per_step to {_next_multiple(mini, self.group_size, ranks)}"
+                f"set prompts_per_step to {_nearest_that_divide(mini, self.group_size, ranks)}"
             )
         return self
 
 
-def _next_multiple(prompts: int, group: int, ranks: int) -> int:
-    """Smallest number of prompts >= `prompts` whose rollouts divide over the ranks; 32 x 8 over 3 -> 33."""
-    return next(n for n in range(prompts, prompts + ranks + 1) if (n * group) % ranks == 0)
+def _nearest_that_divide(prompts: int, group: int, ranks: int) -> str:
+    """Numbers of prompts around `prompts` whose rollouts divide over the ranks; 32 x 8 over 3 -> "30 or 33"."""
+    fitting = [n for n in range(1, prompts + ranks + 1) if (n * group) % ranks == 0]
+    below, above = [n for n in fitting if n < prompts][-1:], [n for n in fitting if n > prompts][:1]
+    return " or ".join(map(str, below + above))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from retrieval_server.validity import close_versions, in_force_from
 
 KIND_PREFIX = {"law": "law", "interpretation": "int", "regulation": "reg", "rule": "rule"}
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_FIELDS = ("id", "kind", "law_title", "text")
-_OPTIONAL_TEXT = ("law_key", "version_date", "part", "chapter", "section", "article_label", "status")
+_OPTIONAL_TEXT = ("law_key", "part", "chapter", "section", "article_label", "status")
 
 
 def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -46,6 +48,8 @@ def _parse_object(path: Path, number: int, line: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise CorpusError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from error
+    except RecursionError:
+        raise CorpusError(f"{path}, line {number}: not usable, lists or objects are nested too deeply") from None
     if not isinstance(record, dict):
         raise CorpusError(f"{path}, line {number}: expected an object, found {type(record).__name__}")
     return record
@@ -59,8 +63,11 @@ def read_json_lines(path: Path) -> Iterator[Article]:
     """
     ended: set[str] = set()
     articles: list[Article] = []
+    lines: dict[str, int] = {}
     for number, record in iter_json_lines(path):
         article = _article(path, number, record)
+        if lines.setdefault(article.id, number) != number:
+            raise CorpusError(f"{path}, line {number}: field 'id' is {article.id}, as in line {lines[article.id]}")
         articles.append(article)
         if record.get("superseded_by") or record.get("is_latest") is False:
             ended.add(article.id)
@@ -80,6 +87,11 @@ def _article(path: Path, number: int, record: dict[str, Any]) -> Article:
     for name in _OPTIONAL_TEXT:
         if not isinstance(record.get(name, "") or "", str):
             raise CorpusError(f"{path}, line {number}: field {name!r} must be a text")
+    for name in (*_TEXT_FIELDS, *_OPTIONAL_TEXT):
+        if _SURROGATE.search(record.get(name) or ""):
+            raise CorpusError(f"{path}, line {number}: field {name!r} holds half a character (a lone surrogate)")
+    if not isinstance(record.get("is_latest", True), bool | None):
+        raise CorpusError(f"{path}, line {number}: field 'is_latest' must be true or false")
     if record["kind"] not in KIND_PREFIX:
         raise CorpusError(
             f"{path}, line {number}: field 'kind' is {record['kind']!r}, not one of {', '.join(KIND_PREFIX)}"
@@ -88,6 +100,7 @@ def _article(path: Path, number: int, record: dict[str, Any]) -> Article:
         **{name: record[name] for name in _TEXT_FIELDS},
         **{name: record.get(name) or "" for name in _OPTIONAL_TEXT if name != "law_key"},
         law_key=record.get("law_key") or law_key(record["law_title"]),
+        version_date=_date(path, number, record, "version_date") or "",
         effective_date=_date(path, number, record, "effective_date"),
         in_force_until=_date(path, number, record, "in_force_until"),
         article_no=_integer(path, number, record, "article_no"),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import settings
 
+from envs.env import EnvConfig
 from envs.tokens import QWEN3_TEMPLATE_PATH
 from envs.types import Question, Reference
 from retrieval_server.errors import RetrievalError
@@ -121,3 +122,18 @@ def tokenizer():
     )
     fast.chat_template = QWEN3_TEMPLATE_PATH.read_text(encoding="utf-8")
     return fast
+
+
+@pytest.fixture(scope="session")
+def short_environment() -> EnvConfig:
+    """Compact evidence and short turns, with room for the toy tokenizer's longer sequences."""
+    return EnvConfig(
+        max_turns=4,
+        top_k=2,
+        evidence_chars=80,
+        evidence_style="compact",
+        max_response_tokens=768,
+        max_turn_tokens=128,
+        forced_answer_tokens=128,
+        system_prompt="lawyer_system_compact",
+    )

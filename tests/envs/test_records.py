@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.env import QUICKSTART_CONFIG, LegalEnv
+from envs.env import EnvConfig, LegalEnv
 from envs.errors import RecordError
 from envs.policy import ScriptedPolicy
 from envs.records import (
@@ -88,9 +88,9 @@ def test_question_round_trip_through_json(question: Question) -> None:
 
 
 @pytest.fixture
-async def rollout(question: Question, retriever: Any, tokenizer: Any) -> Rollout:
+async def rollout(question: Question, retriever: Any, tokenizer: Any, short_environment: EnvConfig) -> Rollout:
     policy = ScriptedPolicy(['<search>{"source": "statute", "query": "刑法"}</search>', "乱", "<answer>A</answer>"])
-    return await run_rollout(question, policy, LegalEnv(retriever, QUICKSTART_CONFIG), tokenizer)
+    return await run_rollout(question, policy, LegalEnv(retriever, short_environment), tokenizer)
 
 
 def test_real_rollout_round_trip(rollout: Rollout, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envs.env import QUICKSTART_CONFIG, EnvConfig, LegalEnv
+from envs.env import EnvConfig, LegalEnv
 from envs.errors import EnvStateError, PolicyError
 from envs.policy import Budget, ScriptedPolicy
 from envs.prompt_files import fill
@@ -189,9 +189,11 @@ async def test_policy_error(question: Question, retriever: Any, failure: Excepti
     assert rollout.stop_reason is StopReason.POLICY_ERROR and part in rollout.error
 
 
-async def test_tokens_of_a_rollout(question: Question, retriever: Any, tokenizer: Any) -> None:
+async def test_tokens_of_a_rollout(
+    question: Question, retriever: Any, tokenizer: Any, short_environment: EnvConfig
+) -> None:
     """Text-only policies get a record too, and it is the one that a token policy would have got."""
-    env = LegalEnv(retriever, QUICKSTART_CONFIG)
+    env = LegalEnv(retriever, short_environment)
     rollout = await run_rollout(question, ScriptedPolicy([SEARCH, "乱写", ANSWER]), env, tokenizer)
     record = rollout.tokens
     assert record is not None
@@ -200,7 +202,7 @@ async def test_tokens_of_a_rollout(question: Question, retriever: Any, tokenizer
     assert tokenizer.decode(written) == "".join(f"{text}<|im_end|>" for text in (SEARCH, "乱写", ANSWER))
     ids = [tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (SEARCH, "乱写", ANSWER)]
     turns = [Completion(t, (*i, 2)) for t, i in zip((SEARCH, "乱写", ANSWER), ids, strict=True)]
-    again = await run_rollout(question, ScriptedPolicy(turns), LegalEnv(retriever, QUICKSTART_CONFIG), tokenizer)
+    again = await run_rollout(question, ScriptedPolicy(turns), LegalEnv(retriever, short_environment), tokenizer)
     assert again.tokens == record
 
 

@@ -144,7 +144,11 @@ def test_the_key_is_made_from_the_title_when_missing(tmp_path: Path) -> None:
         (norm(id="y", article_sub=True), r"line 2: field 'article_sub'"),
         (norm(id="y", effective_date="soon"), r"line 2: field 'effective_date' must be a date"),
         (norm(id="y", chapter=3), r"line 2: field 'chapter' must be a text"),
-        (norm(), r"article id law/公司法@2018-10-26#1 already came from"),
+        (norm(id="y", version_date="2020年"), r"line 2: field 'version_date' must be a date"),
+        (norm(id="y", is_latest="maybe"), r"line 2: field 'is_latest' must be true or false"),
+        (json.dumps(norm(id="y", text="半个\ud800字")), r"line 2: field 'text' holds half a character"),
+        ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", r"line 2: not usable, lists or objects are nested too deeply"),
+        (norm(), r"line 2: field 'id' is law/公司法@2018-10-26#1, as in line 1"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: Any, message: str) -> None:

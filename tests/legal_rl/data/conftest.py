@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.env import QUICKSTART_CONFIG
+from envs.env import EnvConfig
 from legal_rl.data.questions import QuestionSets, build_questions
 from legal_rl.data.settings import QuestionSettings, TeacherSettings
 from legal_rl.data.synthesize import synthesize
@@ -14,7 +14,7 @@ from retrieval_server.assistant import AssistantConfig, LegalAssistant
 from retrieval_server.index import LegalIndex, ensure_index
 
 SMALL = QuestionSettings(train_per_family=24, grpo_per_family=6, dev_per_family=4, test_per_family=12)
-RATES = TeacherSettings(needless_search=0.2, repeated_search=0.1, vague_query=0.1, wrong_source=0.1)
+RATES = TeacherSettings(needless_search=0.2, repeated_search=0.1, vague_query=0.1, wrong_source=0.1, from_memory=0.1)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,12 @@ def sets(index: LegalIndex) -> QuestionSets:
 
 
 @pytest.fixture(scope="session")
-def synthesis(sets: QuestionSets, assistant: LegalAssistant, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthesis(
+    sets: QuestionSets,
+    assistant: LegalAssistant,
+    tmp_path_factory: pytest.TempPathFactory,
+    quickstart_environment: EnvConfig,
+) -> Path:
     folder = tmp_path_factory.mktemp("synthesis")
-    synthesize(sets, assistant, QUICKSTART_CONFIG, folder, RATES)
+    synthesize(sets, assistant, quickstart_environment, folder, RATES)
     return folder

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.env import QUICKSTART_CONFIG
+from envs.env import EnvConfig
 from envs.records import read_questions, read_rollouts, write_rollouts
 from envs.types import Question, Rollout, StopReason
 from legal_rl.data.questions import QuestionSets
 from legal_rl.data.settings import TeacherSettings
-from legal_rl.data.synthesize import finished, synthesize
+from legal_rl.data.synthesize import finished, reason_to_drop, synthesize
 from legal_rl.data.teacher import choose_imperfection
 from legal_rl.errors import StageError
 from retrieval_server.assistant import LegalAssistant
@@ -69,21 +69,39 @@ def test_kept_and_dropped_are_all(synthesis: Path, sets: QuestionSets) -> None:
 def test_imperfect_trajectories_are_marked_and_really_detour(synthesis: Path) -> None:
     rollouts = list(read_rollouts(synthesis / "sft.all.jsonl"))
     marked = [r for r in rollouts if "imperfection" in r.question.metadata]
-    assert {r.question.metadata["imperfection"] for r in marked} == {"needless", "repeated", "vague", "wrong_source"}
-    assert all(_detours(r) for r in marked)
-    assert 0.15 < len(marked) / len(rollouts) < 0.45, "configured: 0.3, and 0.2 where no search is needed"
+    assert {r.question.metadata["imperfection"] for r in marked} == {
+        "needless",
+        "repeated",
+        "vague",
+        "wrong_source",
+        "memory",
+    }
+    assert all(_strays(r) for r in marked)
+    assert 0.25 < len(marked) / len(rollouts) < 0.55, "configured: 0.4, and 0.2 where no search is needed"
 
 
-def _detours(rollout: Rollout) -> bool:
+def _strays(rollout: Rollout) -> bool:
+    """More searches than needed, or none where the perfect teacher would have made one."""
+    if rollout.question.metadata["imperfection"] == "memory":
+        return not rollout.searches and rollout.question.family != "no_retrieval"
     least = 1 if rollout.question.family == "no_retrieval" else 2
     return len(rollout.searches) >= least or (rollout.question.metadata["imperfection"] == "vague")
 
 
+def test_from_memory_is_right_and_its_own_habit(synthesis: Path) -> None:
+    remembered = [
+        r for r in read_rollouts(synthesis / "sft.all.jsonl") if r.question.metadata.get("imperfection") == "memory"
+    ]
+    assert remembered
+    assert all(r.answer == r.question.answer and not reason_to_drop(r) for r in remembered)
+    assert all("凭记忆" in r.turns[0].completion.text for r in remembered)
+
+
 def test_imperfections_occur_at_their_rates(sets: QuestionSets) -> None:
     questions = [replace(sets.train[0], id=f"recite-{n}") for n in range(4_000)]
-    settings = TeacherSettings(repeated_search=0.1, vague_query=0.2, wrong_source=0.05)
+    settings = TeacherSettings(repeated_search=0.1, vague_query=0.2, wrong_source=0.05, from_memory=0.15)
     kinds = [choose_imperfection(question, settings) for question in questions]
-    for kind, rate in (("repeated", 0.1), ("vague", 0.2), ("wrong_source", 0.05), ("", 0.65)):
+    for kind, rate in (("repeated", 0.1), ("vague", 0.2), ("wrong_source", 0.05), ("memory", 0.15), ("", 0.5)):
         assert abs(kinds.count(kind) / 4_000 - rate) < 0.03
     assert {choose_imperfection(question, TeacherSettings.perfect()) for question in questions} == {""}
 
@@ -96,23 +114,27 @@ def test_references_are_the_perfect_teachers_actions(synthesis: Path) -> None:
         assert len(question.reference.queries) == searches
 
 
-def test_the_same_trajectories_twice(few: QuestionSets, assistant: LegalAssistant, tmp_path: Path) -> None:
+def test_the_same_trajectories_twice(
+    few: QuestionSets, assistant: LegalAssistant, tmp_path: Path, quickstart_environment: EnvConfig
+) -> None:
     for name in ("a", "b"):
-        synthesize(few, assistant, QUICKSTART_CONFIG, tmp_path / name)
+        synthesize(few, assistant, quickstart_environment, tmp_path / name)
     assert _untimed(tmp_path / "a" / "sft.rollouts.jsonl") == _untimed(tmp_path / "b" / "sft.rollouts.jsonl")
     assert (tmp_path / "a" / "train.questions.jsonl").read_bytes() == (
         tmp_path / "b" / "train.questions.jsonl"
     ).read_bytes()
 
 
-def test_resumes_after_a_torn_line(few: QuestionSets, assistant: LegalAssistant, tmp_path: Path) -> None:
+def test_resumes_after_a_torn_line(
+    few: QuestionSets, assistant: LegalAssistant, tmp_path: Path, quickstart_environment: EnvConfig
+) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
-    synthesize(few, assistant, QUICKSTART_CONFIG, whole)
+    synthesize(few, assistant, quickstart_environment, whole)
     lines = (whole / "sft.all.jsonl").read_bytes().splitlines(keepends=True)
     torn.mkdir()
     (torn / "sft.all.jsonl").write_bytes(b"".join(lines[:20]) + lines[20][:50])
     played: list[int] = []
-    synthesize(few, assistant, QUICKSTART_CONFIG, torn, progress=lambda name, done, total: played.append(done))
+    synthesize(few, assistant, quickstart_environment, torn, progress=lambda name, done, total: played.append(done))
     assert played == list(range(21, len(few.train) + 1))
     assert _untimed(torn / "sft.rollouts.jsonl") == _untimed(whole / "sft.rollouts.jsonl")
 
@@ -127,13 +149,13 @@ def test_a_changed_question_is_played_again(tmp_path: Path) -> None:
 
 
 def test_an_outage_stops_the_stage_and_keeps_what_is_done(
-    sets: QuestionSets, assistant: LegalAssistant, tmp_path: Path
+    sets: QuestionSets, assistant: LegalAssistant, tmp_path: Path, quickstart_environment: EnvConfig
 ) -> None:
     several = replace(sets, train=sets.train[:100], grpo=(), dev=(), test=())
     with pytest.raises(StageError, match="connection refused"):
-        synthesize(several, Outage(assistant, 75), QUICKSTART_CONFIG, tmp_path)
+        synthesize(several, Outage(assistant, 75), quickstart_environment, tmp_path)
     assert list(read_rollouts(tmp_path / "sft.all.jsonl"))
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "sft.rollouts.jsonl").exists()
-    manifest = synthesize(several, assistant, QUICKSTART_CONFIG, tmp_path)
+    manifest = synthesize(several, assistant, quickstart_environment, tmp_path)
     assert sum(manifest["sft"]["kept"].values()) + sum(manifest["sft"]["dropped"].values()) == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from envs.types import Question, Reference, Rollout, StopReason
 from legal_rl.evaluation import lawyer
 from legal_rl.evaluation.lawyer import METRICS, evaluate_models, summarise, turn_seed
 from legal_rl.evaluation.local_engine import EngineSettings
+from retrieval_server.config import LLMConfig
 from retrieval_server.types import Evidence, SearchQuery, SearchResult, Source, Status
 from rewards import RewardWeights, compute_reward
 
@@ -119,8 +121,6 @@ async def _finished(path: Path, *answers: str) -> None:
 
 
 def test_finished_rollouts_are_not_played_again(tmp_path: Path) -> None:
-    import asyncio
-
     asyncio.run(_finished(tmp_path / "sft.rollouts.jsonl", "罚金", "死刑"))
     asyncio.run(_finished(tmp_path / "grpo.rollouts.jsonl", "罚金", "罚金"))
     before = (tmp_path / "sft.rollouts.jsonl").read_bytes()
@@ -144,6 +144,21 @@ def test_finished_rollouts_are_not_played_again(tmp_path: Path) -> None:
     lines = (tmp_path / "grpo.scores.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["q0", "q1"]
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_judge_that_does_not_answer_leaves_no_zero(tmp_path: Path) -> None:
+    asyncio.run(_finished(tmp_path / "sft.rollouts.jsonl", "罚金", "死刑"))
+    judge = LLMConfig(base_url="http://127.0.0.1:9/v1", model="judge", max_retries=0, deadline_s=1.0)
+    summary = evaluate_models(
+        {"sft": Path("no model")},
+        [question(0), question(1)],
+        ToyRetriever(),
+        EnvConfig(),
+        tmp_path,
+        judge=judge,
+        resamples=50,
+    )
+    assert summary["models"]["sft"]["metrics"] == {}, "no number is made up where the judge failed"
 
 
 @pytest.mark.slow

@@ -32,6 +32,14 @@ def test_means_and_differences_are_hand_worked(tmp_path):
     assert result["seeds"][0]["sft"]["reward"] == 0.5
 
 
+def test_the_greedy_part_is_read_from_its_own_folder(tmp_path):
+    run = write_run(tmp_path / "a", [0.0], [0.0])
+    inner = write_run(tmp_path / "b", [0.0], [1.0])
+    (inner / "eval").rename(run / "eval" / "greedy")
+    assert compare_seeds([run], resamples=10)["difference"]["reward"]["mean"] == 0.0
+    assert compare_seeds([run], resamples=10, part="greedy")["difference"]["reward"]["mean"] == 1.0
+
+
 def test_a_constant_gain_has_no_width():
     interval = crossed_interval(np.full((3, 5), 0.2), resamples=100, seed=0)
     assert interval["low"] == pytest.approx(0.2) and interval["high"] == pytest.approx(0.2)

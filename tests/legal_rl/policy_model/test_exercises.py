@@ -45,6 +45,19 @@ def test_clauses_come_from_the_texts_only(texts):
     assert evidence and all(any(line in text for text in texts) for line in evidence)
 
 
+def test_nonsense_shows_rare_words_and_answers_still_stand_in_their_context(texts):
+    words = ["罕", "稀见", "鲜用"]
+    maker = ExerciseMaker(texts, 8, words, nonsense_share=1.0)
+    made = []
+    for progress in (0.0, 0.5, 1.0):
+        maker.progress = progress
+        made += ["".join(segment.text for segment in maker.make()) for _ in range(60)]
+    assert all(sum(word in exercise for exercise in made) >= 5 for word in words)
+    for exercise in made:
+        for match in ANSWER.finditer(exercise):
+            assert match[1] and match[1] in exercise[: match.start()].replace("《中华人民共和国", "").replace("》", "")
+
+
 def test_copied_text_weighs_most_and_evidence_nothing(texts):
     maker = _maker(texts, 5, 0.9)
     segments = [segment for _ in range(50) for segment in maker.make()]

@@ -13,7 +13,6 @@ import pytest
 
 from legal_rl.config import RunConfig, write_config
 from legal_rl.errors import StageError
-from legal_rl.quickstart import children
 from legal_rl.quickstart.serving import retrieval_server
 from retrieval_server.index import build_index
 
@@ -86,14 +85,3 @@ def test_the_server_ends_with_a_parent_that_is_killed(index, config_file, tmp_pa
     parent.kill()
     parent.communicate()
     eventually(lambda: not answers(url))
-
-
-def test_a_background_child_ends_with_its_block_and_lines_are_waited_for(tmp_path):
-    log = tmp_path / "log"
-    with children.background(["http.server", "0", "--bind", "127.0.0.1"], log) as process:
-        children.wait_for_line(log, "Serving HTTP", process, timeout_s=20)
-        with pytest.raises(StageError, match=rf"nothing heard within 0 s; see {log}"):
-            children.wait_for_line(log, "never", process, timeout_s=0.2)
-    assert process.poll() is not None
-    with pytest.raises(StageError, match="process was killed by SIGTERM"):
-        children.wait_for_line(log, "never", process, timeout_s=1)

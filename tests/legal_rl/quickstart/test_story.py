@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from legal_rl.cluster.layout import Layout
-from legal_rl.config import load_config
-from legal_rl.errors import ConfigError, StageError
+from legal_rl.config import RunConfig, load_config
+from legal_rl.errors import ConfigError, ModelError, StageError
 from legal_rl.quickstart.children import how_it_ended
-from legal_rl.quickstart.story import STAGES, run_story, trainer_devices
+from legal_rl.quickstart.story import STAGES, platform_choice, run_story, trainer_devices
 from retrieval_server.index import open_index
 
 
@@ -66,6 +66,43 @@ def test_a_stage_that_fails_says_why_and_leaves_the_facts_of_a_run_that_works(co
     assert [(s["name"], s["skipped"]) for s in facts["stages"]] == [("knowledge", False)]
     assert facts["versions"]["python"] == sys.version.split()[0] and facts["machine"]["cores"] >= 1
     assert load_config(str(config.run_path / "config.yaml")) == config
+
+
+def _told(config: RunConfig) -> str:
+    said = StringIO()
+    run_story(config, last="knowledge", console=Console(file=said, width=120))
+    return said.getvalue()
+
+
+def test_a_changed_corpus_and_a_damaged_index_are_built_again(config, corpus, tmp_path):
+    copy = tmp_path / "norms.jsonl"
+    copy.write_bytes(corpus.read_bytes())
+    config = config.model_copy(update={"knowledge": config.knowledge.model_copy(update={"articles": (str(copy),)})})
+    assert "done in" in _told(config) and "finished before" in _told(config)
+    copy.write_text(copy.read_text(encoding="utf-8").replace("数额较大", "数额巨大"), encoding="utf-8")
+    assert "done in" in _told(config)
+    assert "数额巨大" in open_index(config.index_path).articles[0].text
+    damaged = config.index_path / "articles.jsonl"
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    assert "done in" in _told(config)
+    assert len(open_index(config.index_path).articles) == 1
+
+
+def test_a_model_that_is_nowhere_stops_the_run_before_it_begins(config, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match="model 'nobody/nothing': no such folder, and the model hub did not give it"):
+        run_story(config.model_copy(update={"model": "nobody/nothing"}), console=Console(file=StringIO()))
+    assert not config.run_path.exists()
+
+
+def test_a_layout_of_gpus_does_not_run_on_a_cpu(config):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ConfigError, match=r"layout\.device is cuda, but no GPU is usable here"):
+        run_story(config.model_copy(update={"layout": Layout(device="cuda")}), console=Console(file=StringIO()))
+    assert platform_choice(Layout(device="cpu")) == {"VERL_PLATFORM": "cpu"} and platform_choice(Layout()) == {}
 
 
 def test_how_a_process_ended():
