@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from legal_rl.commands import data_stages
 from legal_rl.commands.shared import (
     ConfigArgument,
     JsonOption,
@@ -20,6 +21,7 @@ from legal_rl.commands.shared import (
 )
 
 app = typer.Typer(help="Build and inspect training data.", no_args_is_help=True)
+data_stages.register(app)
 
 
 @app.command("synthesize")
