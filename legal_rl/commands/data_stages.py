@@ -72,6 +72,61 @@ def decontaminate(
     _report(report, as_json)
 
 
+def leakage(
+    file: FileArgument, out: OutOption = None, dropped: DroppedOption = None, as_json: JsonOption = False
+) -> None:
+    """Leave out the records whose question gives its answer away; records have `question`, `answer`, perhaps `choices`.
+
+    Example: legal-rl data leakage qa.jsonl --out kept.jsonl --dropped leaking.jsonl
+    """
+    from legal_rl.data.pipeline.leakage import suppress_leaks
+
+    kinds: Counter[str] = Counter()
+    with _Split(out, dropped) as split:
+        for record, leak in suppress_leaks(_questions(file, "leakage")):
+            kinds.update([leak.kind] if leak else [])
+            split.write(record, f"leakage: {leak.kind} {leak.text}" if leak else "")
+    _report({**split.counts(), "kinds": dict(sorted(kinds.items()))}, as_json)
+
+
+def distractors(
+    file: FileArgument,
+    out: OutOption = None,
+    dropped: DroppedOption = None,
+    count: Annotated[int, typer.Option(min=2, max=8, help="Number of options.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of the choice and order of the options.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn questions into choice questions by rule; the text the answer comes from is `source_text`, else `question`.
+
+    Example: legal-rl data distractors qa.jsonl --out choices.jsonl --json
+    """
+    from legal_rl.data.pipeline.distractors import add_choices
+
+    letters: Counter[str] = Counter()
+    origins: Counter[str] = Counter()
+    with _Split(out, dropped) as split:
+        for record, why in add_choices(_questions(file, "distractors"), count=count, seed=seed):
+            split.write(record, f"distractors: {why}" if why else "")
+            if not why:
+                letters[record["answer"]] += 1
+                origins.update(origin for origin in record["choice_origins"] if origin != "answer")
+    shares = {letter: round(n / split.kept, 4) for letter, n in sorted(letters.items())}
+    _report({**split.counts(), "answer_letters": shares, "origins": dict(sorted(origins.items()))}, as_json)
+
+
+def _questions(file: Path, title: str) -> Iterator[dict[str, Any]]:
+    from legal_rl.data.readers.lines import need_text, read_lines
+
+    def checked() -> Iterator[dict[str, Any]]:
+        for number, record in read_lines(require_file(file, "records as JSON Lines")):
+            need_text(file, number, record, "question")
+            need_text(file, number, record, "answer")
+            yield record
+
+    return _counted(checked(), title)
+
+
 def _background(spec: str) -> Iterator[str]:
     if spec != "none":
         from retrieval_server.corpus import load_articles
@@ -139,5 +194,5 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the stages to the group `legal-rl data`."""
-    for command in (decontaminate,):
+    for command in (decontaminate, leakage, distractors):
         app.command(command.__name__)(command)
