@@ -209,6 +209,23 @@ def _bar() -> Any:
     return update
 
 
+def schema(
+    out: Annotated[Path | None, typer.Option("--out", help="File; default: standard output.")] = None,
+) -> None:
+    """Print the JSON Schema of the unified training record.
+
+    Example: legal-rl data schema --out docs/training-record.schema.json
+    """
+    from legal_rl.data.pipeline.records import json_schema
+
+    if out is None:
+        print_json(json_schema())
+        return
+    import json
+
+    out.write_text(json.dumps(json_schema(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
 def _background(spec: str) -> Iterator[str]:
     if spec != "none":
         from retrieval_server.corpus import load_articles
@@ -276,5 +293,5 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the stages to the group `legal-rl data`."""
-    for command in (decontaminate, leakage, distractors, build):
+    for command in (decontaminate, leakage, distractors, build, schema):
         app.command(command.__name__)(command)

@@ -27,15 +27,16 @@ class RuleTeacher:
     """Feasible is what one of the rules can write; the same source gives the same question on every machine."""
 
     name = "rules v1"
+    tasks: frozenset[str] | None = None
+
+    def __init__(self) -> None:
+        self.tasks = frozenset(RULES)
 
     async def feasible(self, source: SourceText, profile: TaskProfile) -> Decision:
         """Gate 2: the rule for the task finds what it needs."""
-        rule = RULES.get(profile.id)
-        if rule is None:
-            return Decision(False, "no rule writes this task")
-        return (
-            Decision(True, "by rule") if rule(source) else Decision(False, "the material lacks what the task asks for")
-        )
+        if RULES[profile.id](source):
+            return Decision(True, "by rule")
+        return Decision(False, "the material lacks what the task asks for")
 
     async def write(self, source: SourceText, profile: TaskProfile) -> tuple[Written, str]:
         """The question and answer."""

@@ -147,7 +147,7 @@ def test_a_killed_build_ends_as_a_straight_one_and_pays_nothing_twice(toy: Any, 
             "--teacher-url", toy.url, "--teacher-model", "toy", "--concurrency", "4",
         ]  # fmt: skip
 
-    done = subprocess.run(command(tmp_path / "straight"), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(tmp_path / "straight"), capture_output=True, text=True, timeout=1_200)
     assert done.returncode == 0, done.stderr[-2000:]
     toy.attempts.clear(), toy.sent.clear(), toy.billed.clear()
     killed = tmp_path / "killed"
@@ -159,7 +159,7 @@ def test_a_killed_build_ends_as_a_straight_one_and_pays_nothing_twice(toy: Any, 
         process.wait()
         time.sleep(0.3)
         assert not (killed / "manifest.json").exists()
-    again = subprocess.run(command(killed), capture_output=True, text=True, timeout=300)
+    again = subprocess.run(command(killed), capture_output=True, text=True, timeout=1_200)
     assert again.returncode == 0, again.stderr[-2000:]
     for name in ("records.jsonl", "discarded.jsonl", "train.questions.jsonl", "manifest.json", "README.md"):
         assert (killed / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
