@@ -141,13 +141,14 @@ def write_set(
         chosen = [to_question(record) for record in records if record.split == split]
         write_questions(out_dir / f"{split}.questions.jsonl", chosen)
     _write_parquet(records, out_dir / "grpo.parquet")
+    written = ["discarded.jsonl", "records.jsonl", *(f"{split}.questions.jsonl" for split in SPLITS)]
     manifest = {
         **facts,
         "records": len(records),
         "splits": dict(sorted(Counter(record.split for record in records).items())),
         "counts": table9(records, profiles),
         "licences": dict(sorted(Counter(f"{r.source}: {r.licence or 'not stated'}" for r in records).items())),
-        "files": {path.name: _sha256(path) for path in sorted(out_dir.glob("*.jsonl"))},
+        "files": {name: _sha256(out_dir / name) for name in written},
     }
     _write(out_dir / "README.md", card(manifest))
     _write(out_dir / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))

@@ -277,21 +277,37 @@ def scan(library: Library, texts: Iterable[str]) -> Iterator[Overlap]:
 
 
 def _scan_batch(library: Library, texts: list[str]) -> list[Overlap]:
+    """All texts of a batch (N) at once: arrays in place of loops, because most texts share something."""
     codes = characters(SEPARATOR.join(texts))
     edges = np.flatnonzero(codes == ord(SEPARATOR))
-    starts, ends = np.concatenate([[0], edges + 1]), np.concatenate([edges, [len(codes)]])
+    starts_N, ends_N = np.concatenate([[0], edges + 1]), np.concatenate([edges, [len(codes)]])
+    totals_N = np.maximum(0, ends_N - starts_N - NGRAM + 1)
     hashes = fingerprints(codes)
     candidates = np.flatnonzero(_maybe(library, hashes))
-    place, found = _find(library.hashes_F, hashes[candidates])
-    hits, place = candidates[found], place[found]
-    cuts = np.searchsorted(hits, starts)
-    cuts = np.append(cuts, len(hits))
-    overlaps = []
-    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        total = max(0, int(end - start) - NGRAM + 1)
-        mine = place[cuts[row] : cuts[row + 1]]
-        overlaps.append(_overlap(library, mine, total, codes[start:end]))
-    return overlaps
+    places, found = _find(library.hashes_F, hashes[candidates])
+    rows = np.searchsorted(starts_N, candidates[found], side="right") - 1
+    shared_N = np.bincount(rows, minlength=len(texts))
+    rows, places = _different(rows, places[found], len(library.hashes_F))
+    known = ~library.formula_F[places]
+    rows, places = rows[known], places[known]
+    large = 2 * np.bincount(rows, minlength=len(texts)) >= totals_N
+    whole = _most_contained(library, rows[large[rows]], places[large[rows]], library.full_sizes_U, len(texts))
+    telling = ~library.background_F[places]
+    best = _most_contained(library, rows[telling], places[telling], library.sizes_U, len(texts))
+    return [
+        _overlap(
+            library, int(total), int(shared), codes[start:end], (whole[0][n], whole[1][n]), (best[0][n], best[1][n])
+        )
+        for n, (start, end, total, shared) in enumerate(zip(starts_N, ends_N, totals_N, shared_N, strict=True))
+    ]
+
+
+def _different(
+    rows: NDArray[np.intp], places: NDArray[np.intp], size: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The (row, place) pairs without repeats, sorted."""
+    pairs = np.unique(rows * max(1, size) + places)
+    return pairs // max(1, size), pairs % max(1, size)
 
 
 def _maybe(library: Library, hashes: Hashes) -> NDArray[np.bool_]:
@@ -306,35 +322,49 @@ def _find(sorted_hashes: Hashes, wanted: Hashes) -> tuple[NDArray[np.intp], NDAr
     return place, found
 
 
-def _overlap(library: Library, places: NDArray[np.intp], total: int, codes: NDArray[np.uint32]) -> Overlap:
-    if len(places) == total and len(codes) >= MIN_WHOLE:  # only then can the whole be a benchmark text
+def _overlap(
+    library: Library,
+    total: int,
+    shared: int,
+    codes: NDArray[np.uint32],
+    whole: tuple[int, int],
+    best: tuple[int, int],
+) -> Overlap:
+    """`whole` and `best`: (unit or -1, number of its fingerprints), by all and by identifying fingerprints."""
+    if shared == total and len(codes) >= MIN_WHOLE:  # only then can the whole be a benchmark text
         unit = library.whole.get(whole_fingerprint(codes))
         if unit is not None:
             size = int(library.sizes_U[unit])
-            return Overlap(size, size, total, len(places), *_names(library, unit), whole=True)
-    different = np.unique(places)
-    different = different[~library.formula_F[different]]
-    if not len(different):
-        return Overlap(total=total, shared=len(places))
-    if 2 * len(different) >= total:
-        unit, count = _most_contained(library, different, library.full_sizes_U)
+            return Overlap(size, size, total, shared, *_names(library, unit), whole=True)
+    unit, count = int(whole[0]), int(whole[1])
+    if unit >= 0 and count >= WHOLE * library.full_sizes_U[unit] and 2 * count >= total:
         size = int(library.full_sizes_U[unit])
-        if count >= WHOLE * size and 2 * count >= total:
-            return Overlap(count, size, total, len(places), *_names(library, unit), whole=True)
-    identifying = different[~library.background_F[different]]
-    if not len(identifying):
-        return Overlap(total=total, shared=len(places))
-    unit, count = _most_contained(library, identifying, library.sizes_U)
-    return Overlap(count, int(library.sizes_U[unit]), total, len(places), *_names(library, unit))
+        return Overlap(count, size, total, shared, *_names(library, unit), whole=True)
+    unit, count = int(best[0]), int(best[1])
+    if unit < 0:
+        return Overlap(total=total, shared=shared)
+    return Overlap(count, int(library.sizes_U[unit]), total, shared, *_names(library, unit))
 
 
-def _most_contained(library: Library, places: NDArray[np.intp], sizes_U: NDArray[np.int64]) -> tuple[int, int]:
-    """(unit, number of its fingerprints among `places`): the most telling unit; those too small to count come last."""
-    units, counts = np.unique(library.owners_of(places), return_counts=True)
-    sizes = np.maximum(sizes_U[units], 1)
+def _most_contained(
+    library: Library, rows: NDArray[np.intp], places: NDArray[np.intp], sizes_U: NDArray[np.int64], num_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each row the most telling unit (-1 = none) and how many of its fingerprints the row has.
+
+    Units too small to count come last, long shared parts first; equal ones by the order of the benchmark.
+    """
+    units_N, counts_N = np.full(num_rows, -1, np.int64), np.zeros(num_rows, np.int64)
+    if not len(rows):
+        return units_N, counts_N
+    owners = library.owners_of(places).astype(np.int64)
+    keys, counts = np.unique(np.repeat(rows, library.counts_F[places]) * len(sizes_U) + owners, return_counts=True)
+    row, unit = keys // len(sizes_U), keys % len(sizes_U)
+    sizes = np.maximum(sizes_U[unit], 1)
     weight = np.where(sizes >= MIN_UNIT, 1.0, 0.5) * counts / sizes + (counts >= Thresholds().grams)
-    best = int(np.argmax(weight))
-    return int(units[best]), int(counts[best])
+    order = np.lexsort((-unit, weight, row))
+    last = order[np.append(row[order][1:] != row[order][:-1], True)]
+    units_N[row[last]], counts_N[row[last]] = unit[last], counts[last]
+    return units_N, counts_N
 
 
 def _names(library: Library, unit: int) -> tuple[str, str]:
