@@ -86,7 +86,7 @@ def map_on_ray(source: Path, target: Path, stages: Iterable[Stage]) -> int:
     return _write(target, (dump(json.loads(row["line"])) for row in rows))
 
 
-def _on_batch(batch: dict[str, Any], stage: Any) -> dict[str, list[Any]]:
+def _on_batch(batch: Any, stage: Any = None) -> Any:
     import ray
 
     if isinstance(stage, ray.ObjectRef):

@@ -79,7 +79,8 @@ def to_question(record: TrainingRecord) -> Question:
     """The record as a question of the environment, for synthesis, GRPO and evaluation."""
     options = "\n".join(f"{chr(65 + i)}. {choice}" for i, choice in enumerate(record.choices))
     text = "\n".join(part for part in (record.instruction, record.question, options) if part)
-    spans = tuple(dict.fromkeys([*record.articles, *([record.answer] if len(record.answer) > 1 else [])]))
+    answer = (record.answer,) if len(record.answer) > 1 else ()
+    spans = tuple(dict.fromkeys(record.articles + answer))
     return Question(
         id=record.id,
         text=text,
