@@ -1,0 +1,154 @@
+"""The rule-based teacher: questions of ten sub-categories from statutes and judgments, without any model.
+
+Every answer is a piece of the source or of its annotation, so that each record can be checked against its evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from legal_rl.data.clauses import definition, first_clause, sentencing_tiers
+from legal_rl.data.pipeline.gates import Decision
+from legal_rl.data.pipeline.profiles import TaskProfile
+from legal_rl.data.pipeline.values import find_values
+from legal_rl.data.readers.sources import SourceText
+from retrieval_server.generated_cases import MARK
+
+MAX_EXCERPT = 120
+MIN_EXCERPT = 24
+_REFERENCE = re.compile(r"本法|本条|前款|前条|第[一二三四五六七八九十百千零]+[条款项]")
+
+Written = dict[str, Any] | None
+
+
+class RuleTeacher:
+    """Feasible is what one of the rules can write; the same source gives the same question on every machine."""
+
+    name = "rules v1"
+    tasks: frozenset[str] | None = None
+
+    def __init__(self) -> None:
+        self.tasks = frozenset(RULES)
+
+    async def feasible(self, source: SourceText, profile: TaskProfile) -> Decision:
+        """Gate 2: the rule for the task finds what it needs."""
+        if RULES[profile.id](source):
+            return Decision(True, "by rule")
+        return Decision(False, "the material lacks what the task asks for")
+
+    async def write(self, source: SourceText, profile: TaskProfile) -> tuple[Written, str]:
+        """The question and answer."""
+        written = RULES[profile.id](source)
+        return written, "" if written else "missing answer"
+
+
+def clause_recall(source: SourceText) -> Written:
+    """Law and label -> the article's text."""
+    law, label = source.metadata["law"], source.metadata["label"]
+    return _qa(f"《{law}》{label}的内容是什么？", source.text) if label.startswith("第") else None
+
+
+def clause_retrieval(source: SourceText) -> Written:
+    """An excerpt that stands for itself -> law and label."""
+    law, label = source.metadata["law"], source.metadata["label"]
+    excerpt = re.split(r"[\n；]", source.text)[0][:MAX_EXCERPT].rstrip("，、：")
+    if len(excerpt) < MIN_EXCERPT or _REFERENCE.search(excerpt) or not label.startswith("第"):
+        return None
+    return _qa(f"“{excerpt}”", f"{law}{label}")
+
+
+def concept_comprehension(source: SourceText) -> Written:
+    """A term that the law defines -> its definition."""
+    found = definition(source.text)
+    return _qa(f"《{source.metadata['law']}》所称的“{found[0]}”是指什么？", found[1]) if found else None
+
+
+def scenario_analysis(source: SourceText) -> Written:
+    """A condition of a criminal article -> its range of punishment (options are added later)."""
+    if source.metadata.get("law") != "刑法" or not source.text:
+        return None
+    tiers = [tier for tier in sentencing_tiers(source.text) if 6 <= len(tier.condition) <= 80]
+    if not tiers:
+        return None
+    conduct = first_clause(source.text)
+    lead = "" if tiers[0].first else f"{conduct}，"
+    return _qa(f"{source.metadata['label']}的情形：{lead}{tiers[0].condition}。应当如何处刑？", tiers[0].penalty.value)
+
+
+def charge_prediction(source: SourceText) -> Written:
+    """Facts -> charges."""
+    return _qa(_facts(source), _charges(source))
+
+
+def charge_with_law(source: SourceText) -> Written:
+    """Facts -> charges and the article of the first."""
+    articles = source.metadata["articles"]
+    return (
+        _qa(_facts(source), f"{_charges(source)}；刑法{articles[0]}") if len(source.metadata["charges"]) == 1 else None
+    )
+
+
+def sentence_prediction(source: SourceText) -> Written:
+    """Facts and charges -> the main penalty, where the result has exactly one."""
+    terms = [v for v in find_values(source.metadata["result"]) if v.kind == "term" and len(_key(v.key)) == 2]
+    if len({value.key for value in terms}) != 1:
+        return None
+    return _qa(f"{_facts(source)}\n罪名：{_charges(source)}", terms[0].text)
+
+
+def case_judgment(source: SourceText) -> Written:
+    """Facts -> the operative part of the judgment."""
+    return _qa(_facts(source), re.sub(r"\s+", " ", source.metadata["result"]).strip())
+
+
+def amount_calculation(source: SourceText) -> Written:
+    """Facts with several amounts -> the fine of the result, asked for as an amount."""
+    fines = [v for v in find_values(source.metadata.get("result", "")) if v.kind == "fine"]
+    if len(fines) < 2 or len({v.key for v in fines}) < 2:
+        return None
+    total = sum(float(v.key) for v in fines if isinstance(v.key, float))
+    listed = "，".join(v.text for v in fines)
+    return _qa(f"一案中各被告人分别被判处：{listed}。罚金合计多少元？", f"{total:g}元")
+
+
+def subject_identification(source: SourceText) -> Written:
+    """The first sentence of the facts -> the accused named in it."""
+    sentence = _facts(source).split("。")[0]
+    names = dict.fromkeys(re.findall(r"被告人([\u4e00-\u9fff]某[甲乙丙丁某]?)", sentence))
+    return _qa(f"{sentence}。文中的被告人是谁？", "、".join(names)) if names and len(sentence) >= 20 else None
+
+
+RULES: dict[str, Callable[[SourceText], Written]] = {
+    rule.__name__: rule
+    for rule in (
+        clause_recall,
+        clause_retrieval,
+        concept_comprehension,
+        scenario_analysis,
+        charge_prediction,
+        charge_with_law,
+        sentence_prediction,
+        case_judgment,
+        amount_calculation,
+        subject_identification,
+    )
+}
+"""Profile id -> its rule."""
+
+
+def _qa(question: str, answer: str) -> Written:
+    return {"question": question, "answer": answer} if question and answer else None
+
+
+def _facts(source: SourceText) -> str:
+    return str(source.metadata.get("facts") or source.text).replace(MARK, "").strip()
+
+
+def _charges(source: SourceText) -> str:
+    return "、".join(name if name.endswith("罪") else f"{name}罪" for name in source.metadata["charges"])
+
+
+def _key(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)

@@ -1,0 +1,173 @@
+"""Profiles, records, assembly, and a whole build by rule on a small material."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envs.records import read_questions
+from legal_rl.data.pipeline.assemble import (
+    ambiguous,
+    assign_splits,
+    near_duplicates,
+    principle_broken,
+    split_keys,
+)
+from legal_rl.data.pipeline.build import BuildPlan, build, scaled_quotas
+from legal_rl.data.pipeline.profiles import DOMAINS, builtin_profiles, choose_profiles, read_profile
+from legal_rl.data.pipeline.records import TrainingRecord, json_schema, record_from_dict, to_question
+from legal_rl.data.pipeline.rules import RULES, RuleTeacher
+from legal_rl.data.readers.lines import DataError, read_lines, write_lines
+from retrieval_server.corpus import load_articles
+
+ROOT = Path(__file__).resolve().parents[4]
+TABLE_9 = {
+    "Knowledge Retrieval": 1_300,
+    "Understanding": 7_423,
+    "Reasoning": 4_707,
+    "Generation": 2_928,
+    "Consultation": 2_582,
+}
+
+
+def record(number: int, **changes: object) -> TrainingRecord:
+    return TrainingRecord.model_validate(
+        {
+            "id": f"r{number}", "instruction": "答。", "question": f"第{number}问？", "answer": "盗窃罪",
+            "evidence": (f"c{number}",), "domain": "Reasoning", "sub_category": "Charge Prediction",
+            "profile": "charge_prediction", "grader": "set_f1", "source": "toy", "source_id": f"c{number}", **changes,
+        }
+    )  # fmt: skip
+
+
+def test_profiles_are_those_of_table_9() -> None:
+    """The text of the paper says 29 sub-categories; its table has 28 rows, and they add up to its total."""
+    profiles = builtin_profiles().values()
+    sums = {domain: sum(p.quota for p in profiles if p.domain == domain) for domain in DOMAINS}
+    assert len(profiles) == 28 and sums == TABLE_9 and sum(sums.values()) == 18_940
+    assert set(RULES) <= set(builtin_profiles())
+    assert len({p.sub_category for p in profiles}) == 28
+
+
+def test_profiles_by_name_domain_and_file(tmp_path: Path) -> None:
+    assert [p.id for p in choose_profiles(["Knowledge Retrieval"])] == ["clause_recall", "clause_retrieval"]
+    assert len(choose_profiles([])) == 28
+    with pytest.raises(
+        DataError, match=r"no profile 'nonsense'; give a \.yaml file, a domain, or one of: clause_recall"
+    ):
+        choose_profiles(["nonsense"])
+    path = tmp_path / "mine.yaml"
+    path.write_text("id: mine\ngrader: nonsense\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"mine\.yaml: field 'domain'"):
+        read_profile(path)
+
+
+def test_the_published_schema_is_the_programs() -> None:
+    published = ROOT / "docs" / "training-record.schema.json"
+    assert json.loads(published.read_text(encoding="utf-8")) == json_schema(), "run: legal-rl data schema --out docs/…"
+
+
+def test_records_round_trip_and_refuse_unknown_fields() -> None:
+    one = record(1).after("leakage", "kept")
+    assert record_from_dict(json.loads(one.model_dump_json()), "x") == one
+    with pytest.raises(DataError, match=r"records\.jsonl, line 3: field 'nonsense'"):
+        record_from_dict({**one.model_dump(), "nonsense": 1}, "records.jsonl, line 3")
+    question = to_question(record(2, choices=("甲", "乙"), answer="B", grader="choice"))
+    assert question.text == "答。\n第2问？\nA. 甲\nB. 乙" and question.reference is not None
+    assert question.reference.evidence_ids == ("c2",)
+
+
+def test_quotas_are_shared_out_by_largest_remainders() -> None:
+    profiles = choose_profiles(["clause_recall", "clause_retrieval", "contract_generation"])
+    assert scaled_quotas(profiles, 100) == {"clause_recall": 38, "clause_retrieval": 61, "contract_generation": 1}
+    assert scaled_quotas(profiles, 9_999) == {"clause_recall": 500, "clause_retrieval": 800, "contract_generation": 8}
+
+
+def test_repeats_and_contradictions() -> None:
+    long = "甲公司与乙公司签订设备买卖合同约定三批交付后乙公司迟延付款甲公司请求解除合同并赔偿损失是否应予支持呢"
+    records = [
+        record(0), record(1, question="第０问 ?"), record(2, question=long), record(3, question=long + "！"),
+        record(4, question="何罪？", answer="抢劫罪"), record(5, question="何罪？", answer="抢夺罪"),
+    ]  # fmt: skip
+    assert near_duplicates(records) == {1: 0, 3: 2}
+    assert ambiguous(records) == {4, 5}
+
+
+def test_no_source_or_article_stands_in_two_splits() -> None:
+    records = [
+        record(n, articles=(f"刑法第{n % 40}条",), source_id=f"c{n % 90}", evidence=(f"c{n % 90}",)) for n in range(300)
+    ]
+    split = assign_splits(records)
+    for key in {key for r in split for key in split_keys(r)}:
+        assert len({r.split for r in split if key in split_keys(r)}) == 1
+    assert len({r.split for r in assign_splits([record(n) for n in range(200)])}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"evidence": ()}, "not answerable: no evidence"),
+        ({"grader": "amount"}, "not answerable: grader amount"),
+        ({"question": "甲犯盗窃罪，何罪？"}, "leakage: charge"),
+        ({"answer": "盗窃罪" * 30}, "not concise: 90 characters"),
+        ({"choices": ("甲", "乙"), "answer": "C", "grader": "choice"}, "not valid"),
+    ],
+)
+def test_principles(changes: dict[str, object], reason: str) -> None:
+    broken = principle_broken(record(1, **changes), builtin_profiles()["charge_prediction"])
+    assert broken.startswith(reason) and bool(broken) == bool(reason)
+
+
+@pytest.fixture(scope="module")
+def statutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three laws out of the embedded corpus, as a norms file."""
+    path = tmp_path_factory.mktemp("norms") / "norms.jsonl"
+    laws = {"刑法", "专利法", "森林法"}
+    articles = (a for a in load_articles() if a.law_key in laws and a.in_force_until is None)
+    write_lines(path, (a.model_dump(mode="json") for a in articles))
+    return path
+
+
+def test_a_build_by_rule(statutes: Path, tmp_path: Path) -> None:
+    def plan(name: str) -> BuildPlan:
+        sources = (str(statutes), "generated:count=60")
+        names = (
+            "clause_recall",
+            "clause_retrieval",
+            "scenario_analysis",
+            "charge_prediction",
+            "sentence_prediction",
+            "multi_hop_qa",
+        )
+        return BuildPlan(out_dir=tmp_path / name, sources=sources, profiles=names, max_records=120)
+
+    manifest = build(plan("a"), RuleTeacher())
+    build(plan("b"), RuleTeacher())
+    for name in manifest["files"]:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    rows = [record_from_dict(row, "x") for _, row in read_lines(tmp_path / "a" / "records.jsonl")]
+    assert len(rows) == manifest["records"] == 120
+    assert sum(row["records"] for row in manifest["counts"].values()) == 120
+    assert all(row.licence and row.evidence and row.history[-1].stage == "principles" for row in rows)
+    questions = [q for s in ("train", "dev", "test") for q in read_questions(tmp_path / "a" / f"{s}.questions.jsonl")]
+    assert sorted(q.id for q in questions) == sorted(row.id for row in rows)
+    reasons = [row for _, row in read_lines(tmp_path / "a" / "discarded.jsonl")]
+    assert all(row["stage"] and row["reason"] for row in reasons)
+    assert {"source_id": "all sources", "profile": "multi_hop_qa", "stage": "gate2",
+            "reason": "rules v1 does not write this task"} in reasons  # fmt: skip
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "Not compared with any benchmark" in card and "| Reasoning | Charge Prediction |" in card
+
+
+def test_a_contaminated_source_makes_no_question(statutes: Path, tmp_path: Path) -> None:
+    theft = next(row for _, row in read_lines(statutes) if row["law_key"] == "刑法" and row["article_no"] == 264)
+    write_lines(tmp_path / "bench.jsonl", [{"question": "刑法第264条的内容是？", "answer": "答案:" + theft["text"]}])
+    plan = BuildPlan(tmp_path / "set", (str(statutes),), ("clause_recall",), (tmp_path / "bench.jsonl",))
+    manifest = build(plan, RuleTeacher())
+    assert manifest["discarded"]["contamination"] == 1 and manifest["benchmarks"] == ["bench.jsonl"]
+    assert theft["id"] not in (tmp_path / "set" / "records.jsonl").read_text(encoding="utf-8")
+    with pytest.raises(DataError, match="no such file or folder"):
+        build(BuildPlan(tmp_path / "set2", (str(statutes),), (), (tmp_path / "gone",)), RuleTeacher())

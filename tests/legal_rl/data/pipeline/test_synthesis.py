@@ -1,0 +1,169 @@
+"""The teacher behind a real endpoint that misbehaves: retries, counts, cache, budget, and a kill in the middle."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legal_rl.data.pipeline.endpoint import (
+    Answer,
+    AnswerCache,
+    BudgetError,
+    EndpointTeacher,
+    TeacherEndpoint,
+    TeacherError,
+)
+from legal_rl.data.pipeline.gates import gate1, read_feasibility
+from legal_rl.data.pipeline.profiles import builtin_profiles
+from legal_rl.data.pipeline.synthesis import ModelTeacher, estimate, load_prompt, make_all, read_synthesis
+from legal_rl.data.readers.sources import SourceText
+
+PROFILE = builtin_profiles()["concept_comprehension"]
+Pairs = list[tuple[SourceText, Any]]
+
+
+@pytest.fixture
+def pairs(material: list[SourceText]) -> Pairs:
+    return [(source, PROFILE) for source in material[:40]]
+
+
+def teacher(toy: Any, cache: Path, **settings: object) -> ModelTeacher:
+    endpoint = TeacherEndpoint.model_validate({"base_url": toy.url, "model": "toy", **settings})
+    return ModelTeacher(EndpointTeacher(endpoint, AnswerCache(cache)))
+
+
+def test_trouble_is_survived_and_unusable_answers_are_counted(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+    asked = teacher(toy, tmp_path / "answers.jsonl", concurrency=4)
+    outcomes = make_all(pairs, asked)
+    assert [o.source_id for o in outcomes] == [s.id for s, _ in pairs], "in their order"
+    assert set(toy.failures) == {"429", "500", "dropped"} and asked.endpoint.spending.retried == toy.failures.total()
+    reasons = Counter(o.reason for o in outcomes if o.record is None)
+    assert reasons["没有定义"] == 1 and {r for r in reasons if r != "没有定义"} <= {
+        "invalid JSON: cut off", "invalid JSON", "task mismatch", "missing answer",
+    }  # fmt: skip
+    assert sum(o.record is not None for o in outcomes) >= 25
+    assert toy.temperatures == {0.1} and toy.most_in_work <= 4
+    record = next(o.record for o in outcomes if o.record)
+    assert [step.stage for step in record.history] == ["gate1", "gate2", "synthesis"]
+    assert (record.source, record.licence, record.articles) == ("toy", "MIT", ("试行法第0条",))
+
+
+def test_a_rerun_costs_nothing(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+    first = make_all(pairs, teacher(toy, tmp_path / "answers.jsonl"))
+    paid = toy.sent.total()
+    again = teacher(toy, tmp_path / "answers.jsonl")
+    assert make_all(pairs, again) == first
+    assert toy.sent.total() == paid and again.endpoint.spending.asked == 0
+    assert again.endpoint.spending.cached == paid
+
+
+def test_a_dead_endpoint_is_an_error_and_what_was_paid_stays(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+    make_all(pairs[:5], teacher(toy, tmp_path / "answers.jsonl"))
+    toy.down = True
+    with pytest.raises(TeacherError, match=r"failed after 1 retries.*run the same command again"):
+        make_all(pairs, teacher(toy, tmp_path / "answers.jsonl", max_retries=1))
+    toy.down = False
+    assert len(make_all(pairs, teacher(toy, tmp_path / "answers.jsonl"))) == 40
+    assert max(toy.sent.values()) == 1
+
+
+def test_the_budget_stops_the_run(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+    asked = teacher(toy, tmp_path / "answers.jsonl", token_budget=2_000, concurrency=1)
+    with pytest.raises(BudgetError, match="token budget of 2,000 used up"):
+        make_all(pairs, asked)
+    spending = asked.endpoint.spending
+    assert 1_500 < spending.tokens_in + spending.tokens_out <= 2_120
+
+
+def test_the_estimate_is_made_before_the_run(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+    endpoint = TeacherEndpoint(base_url=toy.url, model="toy", price_in=2.0, price_out=8.0)
+    cost = estimate(pairs, endpoint, set())
+    assert cost["requests"] == 80 and toy.attempts.total() == 0
+    assert cost["cost_at_most"] == round((cost["tokens_in"] * 2 + cost["tokens_out_at_most"] * 8) / 1e6, 4)
+    make_all(pairs, ModelTeacher(EndpointTeacher(endpoint, AnswerCache(tmp_path / "answers.jsonl"))))
+    cached = set(AnswerCache(tmp_path / "answers.jsonl").answers)
+    left = estimate(pairs, endpoint, cached)
+    assert left["requests"] == 1, "the infeasible pair was never asked for a question"
+
+
+def test_a_torn_line_of_the_cache_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    cache = AnswerCache(path)
+    cache.put("a", Answer("甲"))
+    cache.put("b", Answer("乙", "length", 3, 4))
+    cache.close()
+    path.write_bytes(path.read_bytes()[:-5])
+    again = AnswerCache(path)
+    assert again.answers == {"a": Answer("甲")}
+    again.put("b", Answer("乙"))
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_what_a_teacher_may_answer() -> None:
+    assert read_feasibility({"feasible": True, "reason": "有"}).passed
+    assert not read_feasibility({"feasible": "yes"}).passed and not read_feasibility(None).passed
+    good = {"task": PROFILE.id, "question": " 何谓留置？ ", "answer": "扣留财产"}
+    assert read_synthesis(good, PROFILE) == ({"question": "何谓留置？", "answer": "扣留财产"}, "")
+    for change, reason in (
+        ({"task": "x"}, "task mismatch"),
+        ({"question": ""}, "missing question"),
+        ({"answer": 3}, "missing answer"),
+    ):
+        assert read_synthesis({**good, **change}, PROFILE) == (None, reason)
+
+
+def test_gate_1_by_hand() -> None:
+    source = SourceText("a", "statute", "甲" * 30, metadata={"law": "刑法", "label": "第一条"})
+    profiles = builtin_profiles()
+    assert gate1(source, profiles["clause_recall"]).passed
+    assert gate1(source, profiles["sentence_prediction"]).reason == "material of kind statute, the task needs judgment"
+    fact = SourceText("b", "fact", "甲" * 30, metadata={"charges": ["盗窃罪"]})
+    assert gate1(fact, profiles["charge_with_law"]).reason == "metadata lacks articles"
+    short = SourceText("c", "fact", "甲", metadata={"charges": ["盗窃罪"]})
+    assert gate1(short, profiles["charge_prediction"]).reason == "1 characters, the task takes 20 to 6000"
+
+
+def test_prompts_are_filled() -> None:
+    assert {"task", "text"} <= set(load_prompt("synthesis").get_identifiers())
+
+
+@pytest.mark.slow
+def test_a_killed_build_ends_as_a_straight_one_and_pays_nothing_twice(toy: Any, sources: Path, tmp_path: Path) -> None:
+    toy.delay_s = 0.02
+
+    def command(out: Path) -> list[str]:
+        return [
+            sys.executable, "-m", "legal_rl", "data", "build", str(out), "--without-benchmarks", "--json",
+            "--source", str(sources), "--profile", "concept_comprehension", "--records", "50",
+            "--teacher-url", toy.url, "--teacher-model", "toy", "--concurrency", "4",
+        ]  # fmt: skip
+
+    done = subprocess.run(command(tmp_path / "straight"), capture_output=True, text=True, timeout=1_200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    toy.attempts.clear(), toy.sent.clear(), toy.billed.clear()
+    killed = tmp_path / "killed"
+    for stop_at in sorted(random.Random().sample(range(5, 70), 2)):
+        process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while toy.sent.total() < stop_at and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        time.sleep(0.3)
+        assert not (killed / "manifest.json").exists()
+    again = subprocess.run(command(killed), capture_output=True, text=True, timeout=1_200)
+    assert again.returncode == 0, again.stderr[-2000:]
+    for name in ("records.jsonl", "discarded.jsonl", "train.questions.jsonl", "manifest.json", "README.md"):
+        assert (killed / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
+    keys = [json.loads(line)["key"] for line in (killed / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(keys) == len(set(keys)), "every answer is stored once"
+    assert set(toy.billed.values()) == {1} and set(keys) == set(toy.billed)
+    assert sum(n - 1 for n in toy.sent.values()) <= 2 * 4, "only what was on its way at a kill is asked again"
