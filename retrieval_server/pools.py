@@ -61,7 +61,7 @@ def find_pools(index: LegalIndex, config: AssistantConfig, queries: Sequence[Sea
     for (source, depth), positions in groups.items():
         asked = [queries[p] for p in positions]
         if source is Source.STATUTE:
-            found = _statute_pools(index, asked, depth, for_llm)
+            found = _statute_pools(index, config, asked, depth, for_llm)
         else:
             found = _precedent_pools(index, config, asked, depth)
         for position, pool in zip(positions, found, strict=True):
@@ -74,9 +74,11 @@ def _depth(query: SearchQuery, config: AssistantConfig) -> int:
     return max(least, query.top_k)
 
 
-def _statute_pools(index: LegalIndex, queries: Sequence[SearchQuery], depth: int, for_llm: bool) -> list[Pool]:
+def _statute_pools(
+    index: LegalIndex, config: AssistantConfig, queries: Sequence[SearchQuery], depth: int, for_llm: bool
+) -> list[Pool]:
     watch = _Stopwatch()
-    found = index.statute_candidates(queries, depth)
+    found = index.statute_candidates(queries, depth, config.ranking)
     watch.lap("candidates")
     if not for_llm:
         ranked = index.searcher.rerank_by_intent(queries, found)
