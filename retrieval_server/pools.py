@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_server.config import AssistantConfig
 from retrieval_server.precedents import rerank_precedents
+from retrieval_server.statutes import intent_text
 from retrieval_server.types import Case, Evidence, SearchQuery, SearchResult, Source, Status
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _statute_pools(
     index: LegalIndex, config: AssistantConfig, queries: Sequence[SearchQuery], depth: int, for_llm: bool
 ) -> list[Pool]:
     watch = _Stopwatch()
+    _encode_together(index, config, queries, for_llm)
     found = index.statute_candidates(queries, depth, config.ranking)
     watch.lap("candidates")
     if not for_llm:
@@ -88,6 +90,17 @@ def _statute_pools(
         Pool(query, tuple(index.searcher.evidence(query, candidates)), timings_ms=dict(watch.laps_ms))
         for query, candidates in zip(queries, found, strict=True)
     ]
+
+
+def _encode_together(index: LegalIndex, config: AssistantConfig, queries: Sequence[SearchQuery], for_llm: bool) -> None:
+    """Queries and intents in one call of the encoder; the stages that need a vector then find it remembered."""
+    hybrid = index.statutes
+    if hybrid.dense is None or for_llm:
+        return
+    texts = [] if config.ranking == "learned" else [query.query for query in queries]
+    intents = [intent_text(query) for query in queries if query.intent.strip()]
+    if texts and intents:
+        hybrid.encode([*texts, *intents])
 
 
 def _precedent_pools(

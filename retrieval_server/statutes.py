@@ -126,7 +126,7 @@ class StatuteSearcher:
         Queries without an intent, and all when the weight is 0, stay as they are.
         """
         asked = [i for i, q in enumerate(queries) if q.intent.strip() and self.intent_weight and candidates[i]]
-        texts = [f"{queries[i].intent} {queries[i].query}" for i in asked]
+        texts = [intent_text(queries[i]) for i in asked]
         similar = self.index.statutes.similarity(texts, [[c.row for c in candidates[i]] for i in asked])
         ranked = [list(found) for found in candidates]
         for i, similarity in zip(asked, similar, strict=True):
@@ -170,6 +170,11 @@ class StatuteSearcher:
                 if article.law_key == merger.successor:
                     notes[article.id].append(merger_note(old, merger))
         return {name: tuple(texts) for name, texts in notes.items()}
+
+
+def intent_text(query: SearchQuery) -> str:
+    """What candidates are compared with when the query states an intent."""
+    return f"{query.intent} {query.query}"
 
 
 def article_evidence(

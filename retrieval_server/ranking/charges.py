@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from retrieval_server.numerals import NUMERAL_CHARS, parse_number
@@ -25,6 +25,9 @@ RELATED = 0.4
 
 FIRST_OFFENCE = 102
 """The special part begins here: a smaller number in a table is that of an amendment."""
+
+_LONGEST = 40
+_CLOSE = 0.6
 
 Ref = tuple[int, int]
 """Article number and 之-number."""
@@ -53,6 +56,11 @@ class ChargeTable:
     def __init__(self, entries: Mapping[str, Mapping[Ref, float]], cues: Mapping[str, tuple[str, ...]]) -> None:
         self.entries = {name: dict(refs) for name, refs in entries.items()}
         self._by_form: dict[str, str] = {_form(name): name for name in self.entries}
+        self._forms_with: dict[str, list[str]] = defaultdict(list)
+        for form in self._by_form:
+            for pair in _bigrams(form):
+                self._forms_with[pair].append(form)
+        self._near = lru_cache(maxsize=16_384)(self._nearest)
         self._cues: dict[str, list[str]] = defaultdict(list)
         for charge, words in cues.items():
             if known := self.resolve(charge):
@@ -74,9 +82,12 @@ class ChargeTable:
             return None
         if form in self._by_form:
             return self._by_form[form]
-        near = [(_closeness(form, other), full) for other, full in self._by_form.items()]
-        score, full = max(near, default=(0.0, ""))
-        return full if score >= 0.6 else None
+        return self._near(form) if len(form) <= _LONGEST else None
+
+    def _nearest(self, form: str) -> str | None:
+        others = {other for pair in _bigrams(form) for other in self._forms_with.get(pair, ())}
+        score, other = max(((_closeness(form, other), other) for other in others), default=(0.0, ""))
+        return self._by_form[other] if score >= _CLOSE else None
 
     def named(self, text: str) -> dict[Ref, float]:
         """Articles of the charges that the text names."""
