@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -82,6 +83,28 @@ def test_answers_do_not_depend_on_the_batch(assistant: LegalAssistant) -> None:
     queries = [SearchQuery(source=Source.STATUTE, query=t) for t in texts]
     alone = [assistant.search_sync([q])[0].evidence for q in queries]
     assert [a.evidence for a in LegalAssistant(assistant.index, assistant.config).search_sync(queries)] == alone
+
+
+def test_hostile_queries_are_answered(assistant: LegalAssistant) -> None:
+    rng = random.Random(0)
+    pieces = [
+        "第零条",
+        "第9999999条",
+        "\ud800",
+        "\x00",
+        "😀",
+        "' OR 1=1",
+        "ｱｲｳ",
+        "《" * 40,
+        "罪名:",
+        "第1000-9条",
+        "刑法",
+        "款项",
+        "\u202e",
+    ]
+    texts = ["".join(rng.choices(pieces, k=rng.randint(1, 12))) for _ in range(300)] + ["盗" * 4_000, "第条" * 2_000]
+    answers = [assistant.search_sync([SearchQuery.model_construct(source=Source.STATUTE, query=t)])[0] for t in texts]
+    assert {answer.status for answer in answers} <= {Status.OK, Status.EMPTY}
 
 
 def test_citation_priors_count_other_laws_only() -> None:
