@@ -92,7 +92,7 @@ def fit(rows: Rows, chosen_Q: np.ndarray, weights_Q: np.ndarray, seed: int = 0) 
 
 
 def measure(rows: Rows, scores: np.ndarray, queries: Sequence[Any], ids: Sequence[str]) -> dict[str, float]:
-    """nDCG@10 by type of the candidates ordered by `scores`."""
+    """nDCG@10, by type and by source, of the candidates ordered by `scores`."""
     from legal_rl.evaluation.ranking import ranking_quality
 
     runs = {}
@@ -102,7 +102,9 @@ def measure(rows: Rows, scores: np.ndarray, queries: Sequence[Any], ids: Sequenc
         runs[query.id] = [ids[row] for row in rows.rows[part][order]]
     gold, types = {q.id: q.gold for q in queries}, {q.id: q.kind for q in queries}
     result = ranking_quality(runs, gold, types, 10, resamples=10)
-    return {name: round(row["ndcg"], 4) for name, row in {**result["by_type"], "all": result["overall"]}.items()}
+    by_source = ranking_quality(runs, gold, {q.id: source_of(q.id) for q in queries}, 10, resamples=10)["by_type"]
+    rows_of = {**result["by_type"], **by_source, "all": result["overall"]}
+    return {name: round(row["ndcg"], 4) for name, row in rows_of.items()}
 
 
 def as_record(model: Any, mixed_weight: float) -> dict[str, Any]:
