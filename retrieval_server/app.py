@@ -44,6 +44,7 @@ from retrieval_server.types import (
     Source,
     Status,
 )
+from retrieval_server.validity import is_in_force, validity_note
 
 _log = logging.getLogger(__name__)
 _DEFAULT = ServiceConfig()
@@ -175,11 +176,18 @@ def _add_search_routes(app: FastAPI, service: ServiceState) -> None:
 
     @app.get("/v1/articles/{law}/{article}", dependencies=guarded)
     async def get_article(law: str, article: str, as_of: date | None = None) -> Article:
-        """One article, as `264`, `133-1` or `第一百三十三条之一`, in force on `as_of` (default today)."""
+        """One article, as `264`, `133-1`, `133之一` or `第一百三十三条之一`, in force on `as_of` (default today).
+
+        404 where the knowledge base has no version of it that governs that day; the nearest one is named.
+        """
         service.check_length([law, article])
         found = service.assistant.article(law, article, as_of)
         if found is None:
             raise HTTPException(404, f"no such article: {law[:80]} {article[:80]}")
+        day = as_of or date.today()
+        if not is_in_force(found, day):
+            nearest = f"nearest text: {found.id}, {validity_note(found, day)}"
+            raise HTTPException(404, f"not in the knowledge base: {law[:80]} {article[:80]} on {day}; {nearest}")
         return found
 
 

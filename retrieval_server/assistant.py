@@ -13,6 +13,7 @@ import logging
 import re
 import threading
 import time
+import unicodedata
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,6 +27,7 @@ from retrieval_server.config import AssistantConfig
 from retrieval_server.errors import AssistantError
 from retrieval_server.llm import ChatModel
 from retrieval_server.loops import PerLoop, run_sync
+from retrieval_server.numerals import NUMERAL_CHARS, parse_number
 from retrieval_server.pools import Pool, find_pools, finish, normalise_query
 from retrieval_server.reranker import rerank_statutes
 from retrieval_server.summariser import summarise_case
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from retrieval_server.legal_index import LegalIndex
 
 _log = logging.getLogger(__name__)
-_ARTICLE_NUMBER = re.compile(r"(\d{1,5})(?:-(\d{1,3}))?")
+_ARTICLE_NUMBER = re.compile(rf"([{NUMERAL_CHARS}]{{1,12}})(?:条?(?:之|-)([{NUMERAL_CHARS}]{{1,4}})|条)?")
 _DEFAULT = AssistantConfig()
 
 
@@ -72,13 +74,20 @@ class LegalAssistant:
     def warm_up(self) -> None:
         """Compile and load what the first query of each source would otherwise wait for."""
         self.index.warm_up()
+        if self.config.ranking == "learned":
+            self.index.ranker.warm_up()
         probes = [SearchQuery(source=source, query="盗窃罪的量刑", intent="量刑幅度") for source in Source]
         self._find(probes, for_llm=False)
 
     def article(self, law: str, article: str, as_of: date | None = None) -> Article | None:
-        """The article `264`, `133-1` or `第一百三十三条之一` of a law in force on `as_of` (default today), or None."""
-        if match := _ARTICLE_NUMBER.fullmatch(article.strip()):
-            return self.index.article(law, int(match[1]), int(match[2] or 0), as_of)
+        """The article `264`, `133-1`, `133之一` or `第一百三十三条之一` of a law, or None.
+
+        Where no version governs on `as_of` (default today), the nearest one is given; `validity.is_in_force` tells.
+        """
+        plain = unicodedata.normalize("NFKC", article).strip()
+        if match := _ARTICLE_NUMBER.fullmatch(plain):
+            number, sub = parse_number(match[1]), parse_number(match[2]) if match[2] else 0
+            return None if number is None or sub is None else self.index.article(law, number, sub, as_of)
         for citation in resolve_citations(f"《{law}》{article}", self.index.titles):
             return self.index.article(law, citation.article_no, citation.article_sub, as_of)
         return None

@@ -46,9 +46,11 @@ class Citation:
 
 
 _N = rf"[{NUMERAL_CHARS}]{{1,12}}"
-_ARTICLE = rf"(?:第?({_N})条之({_N})|第?({_N})之({_N})条|第({_N})-(\d{{1,2}})条|第?({_N})条)"
+_BARE = rf"(?<=[法典例])[第§]?(\d{{1,4}})(?:之({_N}))?(?![\d条年号款项章节编月日万元个名次岁修.])"
+"""刑法264, 刑法§133之一: an article without its 条, right after a title only."""
+_ARTICLE = rf"(?:第?({_N})条之({_N})|第?({_N})之({_N})条|第({_N})-(\d{{1,2}})条|第?({_N})条|{_BARE})"
 _HEAD = re.compile(_ARTICLE)
-_SEPARATOR = r"(?:[、,]|和|及|与|或|至|到)"
+_SEPARATOR = r"(?:[、,~-]|和|及|与|或|至|到)"
 _SHARED = re.compile(rf"第?({_N})(?=(?:{_SEPARATOR}第?{_N}){{1,30}}条)")
 """A number that shares the 条 of a later one: 第三、四条."""
 _JOIN = re.compile(r"(?:[、,]|以及|和|及|与|或者?)?(?=第)|[、,]|以及|和|及|与|或者?")

@@ -48,6 +48,9 @@ class AssistantConfig(_Settings):
     """None: non-LLM intent rerank and extractive briefs."""
     rerank_with_llm: bool = True
     summarise_with_llm: bool = True
+    ranking: Literal["fused", "learned"] = "fused"
+    """Statutes that no citation names: `fused` = BM25 and dense by reciprocal rank; `learned` = words, bigrams, charges
+    and everyday words, ordered by the fitted model (`ranking/`)."""
     statute_candidates: int = Field(default=30, ge=1)
     """Hybrid candidates that reach the intent rerank."""
     precedent_candidates: int = Field(default=50, ge=1)

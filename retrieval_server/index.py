@@ -23,7 +23,7 @@ from retrieval_server.corpus import DEFAULT_CORPUS, CorpusSpec, load_articles
 from retrieval_server.dense import DenseIndex, Encoder, encode_sorted, make_encoder
 from retrieval_server.errors import IndexStateError
 from retrieval_server.hybrid import HybridIndex
-from retrieval_server.legal_index import CaseCandidate, LegalIndex
+from retrieval_server.legal_index import CaseCandidate, LegalIndex, article_text
 from retrieval_server.manifest import (
     Manifest,
     Recipe,
@@ -42,7 +42,7 @@ DEFAULT_ENCODER = "fuse"
 MAX_CASE_CHARS = 4_000
 """Facts and reasons beyond this are stored but not indexed."""
 
-__all__ = ["CaseCandidate", "LegalIndex", "build_index", "ensure_index", "open_index"]
+__all__ = ["CaseCandidate", "LegalIndex", "article_text", "build_index", "ensure_index", "open_index"]
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -165,12 +165,6 @@ def _cases_from(specs: Sequence[str | Path]) -> list[Case]:
     from retrieval_server.cases import load_cases
 
     return [case for spec in specs for case in load_cases(spec)]
-
-
-def article_text(article: Article) -> str:
-    """What of an article is indexed: title, headings, label and text."""
-    parts = (article.law_key, article.part, article.chapter, article.section, article.article_label, article.text)
-    return " ".join(part for part in parts if part)
 
 
 def case_text(case: Case) -> str:

@@ -165,6 +165,30 @@ def short_titles(key: str) -> list[str]:
     return list(dict.fromkeys(form for form in (bare, tight) if len(form) > 3))
 
 
+_ON_A_LAW = re.compile(
+    r"关于适用《([^》]+)》(.*?)(?:的|若干问题的?|有关问题的?)*(?:解释|规定)((?:[（(][一二三四五六七八]+[）)])?)$"
+)
+_ON_CASES = re.compile(r"关于审理(.+?)案件.*?(解释|规定)((?:[（(][一二三四五六七八]+[）)])?)$")
+
+
+def interpretation_aliases(key: str) -> list[str]:
+    """What an interpretation is called in practice, squashed.
+
+    Example: 最高人民法院关于适用《公司法》若干问题的规定（三） -> 公司法解释三, 公司法司法解释三, …
+    """
+    if match := _ON_A_LAW.search(key):
+        law, matter, number = match[1], match[2].removeprefix("有关"), match[3]
+        subjects = [law + matter, *([matter] if len(matter) > 2 else [])]
+    elif match := _ON_CASES.search(key):
+        subject, number = match[1], match[3]
+        subjects = list(dict.fromkeys((subject, subject.removesuffix("纠纷"), subject.removesuffix("纠纷") + "纠纷")))
+    else:
+        return []
+    return [
+        squash(f"{subject}{kind}{number}") for subject in subjects for kind in ("解释", "司法解释", "的解释", "规定")
+    ]
+
+
 @cache
 def _canonical() -> dict[str, str]:
     keys = [*known_titles(), *INTERPRETATIONS]

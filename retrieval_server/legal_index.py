@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from retrieval_server.citations import Citation
 from retrieval_server.hybrid import HybridIndex
-from retrieval_server.law_names import builtin_titles, canonical_key, squash
+from retrieval_server.law_names import builtin_titles, canonical_key, interpretation_aliases, short_titles, squash
 from retrieval_server.manifest import Manifest
 from retrieval_server.statutes import StatuteCandidate, StatuteSearcher
 from retrieval_server.types import Article, Case, SearchQuery, Source
 from retrieval_server.validity import in_force_from, select_version
+
+if TYPE_CHECKING:
+    from retrieval_server.ranking.ranker import StatuteRanker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,12 @@ class CaseCandidate:
     case: Case
     relevance: float
     provenance: tuple[str, ...]
+
+
+def article_text(article: Article) -> str:
+    """What of an article is indexed: title, headings, label and text."""
+    parts = (article.law_key, article.part, article.chapter, article.section, article.article_label, article.text)
+    return " ".join(part for part in parts if part)
 
 
 class LegalIndex:
@@ -52,6 +63,7 @@ class LegalIndex:
         self.manifest = manifest
         self._rows: dict[tuple[str, int, int], list[int]] = {}
         self._row_of_id = {article.id: row for row, article in enumerate(self.articles)}
+        self._laws = {article.law_key for article in self.articles}
         self.titles = builtin_titles()
         for row, article in enumerate(self.articles):
             if article.article_no is not None:
@@ -61,15 +73,25 @@ class LegalIndex:
         for article in {a.law_key: a for a in self.articles}.values():
             self.titles[squash(article.law_key)] = article.law_key
             self.titles[squash(article.law_title)] = article.law_key
+        self._add_aliases()
         self._starts = np.array([in_force_from(a) for a in self.articles], dtype="U10")
         self._ends = np.array([a.in_force_until or "9999-12-31" for a in self.articles], dtype="U10")
         self._mask = lru_cache(maxsize=64)(self._in_force)
         self.searcher = StatuteSearcher(self)
+        self._ranker: StatuteRanker | None = None
+        self._ranker_lock = threading.Lock()
 
     @property
     def version(self) -> str:
         """Names the content and the programs it was built with."""
         return self.manifest.recipe.digest
+
+    def _add_aliases(self) -> None:
+        """Names interpretations go by in practice; a title keeps its meaning, and the one in force comes first."""
+        interpretations = {a.law_key: a for a in self.articles if a.kind == "interpretation"}
+        for article in sorted(interpretations.values(), key=lambda a: a.in_force_until is not None):
+            for alias in (*short_titles(article.law_key), *interpretation_aliases(article.law_key)):
+                self.titles.setdefault(alias, article.law_key)
 
     def in_force_mask(self, as_of: date | None = None) -> np.ndarray:
         """bool per article row: does it govern on `as_of` (default today)?"""
@@ -86,11 +108,17 @@ class LegalIndex:
         row = self.row(law, no, sub, as_of)
         return None if row is None else self.articles[row]
 
-    def row(self, law: str, no: int, sub: int = 0, as_of: date | None = None) -> int | None:
-        """Row of `article(law, no, sub, as_of)`."""
+    def row(self, law: str, no: int, sub: int = 0, as_of: date | None = None, year: str = "") -> int | None:
+        """Row of `article(law, no, sub, as_of)`; where the law has a version of that `year`, of that version."""
         rows = self._rows.get((squash(law), no, sub)) or self._rows.get((squash(canonical_key(law)), no, sub), [])
-        chosen = select_version([self.articles[r] for r in rows], as_of or date.today())
+        versions = [self.articles[r] for r in rows]
+        named = [a for a in versions if year and a.version_date.startswith(year)]
+        chosen = named[-1] if named else select_version(versions, as_of or date.today())
         return None if chosen is None else self._row_of_id[chosen.id]
+
+    def knows_law(self, key: str) -> bool:
+        """True when some article of this law is here, in force or not."""
+        return key in self._laws
 
     def by_id(self, article_id: str) -> Article | None:
         """The article with this id, of whatever version."""
@@ -105,9 +133,22 @@ class LegalIndex:
             else None
         )
 
-    def statute_candidates(self, queries: Sequence[SearchQuery], n: int) -> list[list[StatuteCandidate]]:
-        """Articles for each query before any rerank: citations first, then the hybrid ranking of those in force."""
-        return self.searcher.candidates(queries, n)
+    @property
+    def ranker(self) -> StatuteRanker:
+        """The learned ranking over these articles; made on first use, which takes seconds on a large corpus."""
+        with self._ranker_lock:
+            if self._ranker is None:
+                from retrieval_server.ranking.ranker import StatuteRanker
+
+                texts = [article_text(article) for article in self.articles]
+                self._ranker = StatuteRanker(self.articles, texts, self.statutes.sparse, self.statutes.segmenter)
+            return self._ranker
+
+    def statute_candidates(
+        self, queries: Sequence[SearchQuery], n: int, ranking: str = "fused"
+    ) -> list[list[StatuteCandidate]]:
+        """Articles for each query before any rerank: citations first, then those in force by `ranking`."""
+        return self.searcher.candidates(queries, n, ranking)
 
     def case_candidates(self, queries: Sequence[SearchQuery], n: int) -> list[list[CaseCandidate]]:
         """Precedents for each query (facts, circumstances and charge together), most relevant first."""

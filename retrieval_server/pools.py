@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from retrieval_server.config import AssistantConfig
 from retrieval_server.precedents import rerank_precedents
+from retrieval_server.statutes import intent_text
 from retrieval_server.types import Case, Evidence, SearchQuery, SearchResult, Source, Status
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def find_pools(index: LegalIndex, config: AssistantConfig, queries: Sequence[Sea
     for (source, depth), positions in groups.items():
         asked = [queries[p] for p in positions]
         if source is Source.STATUTE:
-            found = _statute_pools(index, asked, depth, for_llm)
+            found = _statute_pools(index, config, asked, depth, for_llm)
         else:
             found = _precedent_pools(index, config, asked, depth)
         for position, pool in zip(positions, found, strict=True):
@@ -74,9 +75,12 @@ def _depth(query: SearchQuery, config: AssistantConfig) -> int:
     return max(least, query.top_k)
 
 
-def _statute_pools(index: LegalIndex, queries: Sequence[SearchQuery], depth: int, for_llm: bool) -> list[Pool]:
+def _statute_pools(
+    index: LegalIndex, config: AssistantConfig, queries: Sequence[SearchQuery], depth: int, for_llm: bool
+) -> list[Pool]:
     watch = _Stopwatch()
-    found = index.statute_candidates(queries, depth)
+    _encode_together(index, config, queries, for_llm)
+    found = index.statute_candidates(queries, depth, config.ranking)
     watch.lap("candidates")
     if not for_llm:
         ranked = index.searcher.rerank_by_intent(queries, found)
@@ -86,6 +90,17 @@ def _statute_pools(index: LegalIndex, queries: Sequence[SearchQuery], depth: int
         Pool(query, tuple(index.searcher.evidence(query, candidates)), timings_ms=dict(watch.laps_ms))
         for query, candidates in zip(queries, found, strict=True)
     ]
+
+
+def _encode_together(index: LegalIndex, config: AssistantConfig, queries: Sequence[SearchQuery], for_llm: bool) -> None:
+    """Queries and intents in one call of the encoder; the stages that need a vector then find it remembered."""
+    hybrid = index.statutes
+    if hybrid.dense is None or for_llm:
+        return
+    texts = [] if config.ranking == "learned" else [query.query for query in queries]
+    intents = [intent_text(query) for query in queries if query.intent.strip()]
+    if texts and intents:
+        hybrid.encode([*texts, *intents])
 
 
 def _precedent_pools(

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from retrieval_server.postings import Postings
+
 K1 = 1.2
 B = 0.75
 
@@ -92,6 +94,19 @@ class SparseIndex:
         )
         found = {q: Hits(r[s > 0].astype(np.int64), s[s > 0]) for q, r, s in zip(asked, rows, scores, strict=True)}
         return [found.get(q, NO_HITS) for q in range(len(queries))]
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Term -> id; read only."""
+        return self._vocabulary
+
+    def postings(self) -> Postings:
+        """The weights behind the index, by term id, for whoever scores all rows at once."""
+        if self._model is None:
+            return Postings(*(np.empty(0, dtype=t) for t in (np.int32, np.float32)), np.zeros(1, dtype=np.int64))
+        starts_T = np.asarray(self._model.scores["indptr"], dtype=np.int64)
+        weights_P = np.asarray(self._model.scores["data"], dtype=np.float32)
+        return Postings(np.asarray(self._model.scores["indices"], dtype=np.int32), weights_P, starts_T, len(self))
 
     def scores(self, terms: Sequence[str]) -> np.ndarray:
         """Scores of every row for one query, in row order (for tests and diagnosis)."""

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from legal_rl.commands import benchmarks
-from legal_rl.commands.shared import JsonOption, console, print_json, require_file
+from legal_rl.commands.shared import JsonOption, Ranking, RankingOption, console, print_json, require_file
 
 app = typer.Typer(help="Evaluate.", no_args_is_help=True)
 
@@ -25,6 +25,7 @@ def retrieval(
     queries: Annotated[Path, typer.Option("--queries", help="Queries with gold article ids, JSON Lines.")],
     k: Annotated[int, typer.Option("--k", help="Cut-off of the metrics.")] = 10,
     encoder: Annotated[str, typer.Option(help="fuse, none, or a sentence-transformers name or folder.")] = "none",
+    ranking: RankingOption = Ranking.LEARNED,
     index: Annotated[Path | None, typer.Option("--index", help="Keep the index here and use it again.")] = None,
     limit: Annotated[int, typer.Option(help="Only the first so many queries; 0 = all.")] = 0,
     as_json: JsonOption = False,
@@ -36,13 +37,21 @@ def retrieval(
     from legal_rl.evaluation.retrieval import evaluate_retrieval
 
     require_file(queries, "queries with gold article ids")
-    result = evaluate_retrieval(corpus, queries, k=k, encoder=encoder, index_dir=index, limit=limit or None)
+    result = evaluate_retrieval(
+        corpus, queries, k=k, encoder=encoder, index_dir=index, limit=limit or None, ranking=ranking.value
+    )
     if as_json:
         print_json(result)
         return
-    table = Table("type", "n", "nDCG", "recall", "MRR", "hit", title=f"k = {k}", title_justify="left")
+    heads = ("type", "n", "nDCG (95 %)", "hit@1", f"R@{result['deep']['k']}", "recall", "MRR")
+    table = Table(*heads, title=f"k = {k}", title_justify="left")
+    bounds = {**result["ci95"]["by_type"], "all": result["ci95"]["overall"]}
     for name, row in {**result["by_type"], "all": result["overall"]}.items():
-        table.add_row(name, str(row.get("n", "")), *(f"{row[m]:.3f}" for m in ("ndcg", "recall", "mrr", "hit")))
+        low, high = bounds[name]["ndcg"]
+        far = result["deep"]["overall"] if name == "all" else result["deep"]["by_type"][name]
+        numbers = (far["hit1"], far["recall"], row["recall"], row["mrr"])
+        shown = (f"{row['ndcg']:.3f} ({low:.3f} to {high:.3f})", *(f"{number:.3f}" for number in numbers))
+        table.add_row(name, str(row.get("n", "")), *shown)
     console.print(table)
     console.print(f"latency ms: {result['latency_ms']}", highlight=False)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from legal_rl.commands.shared import DEFAULT_INDEX, IndexOption, JsonOption, console, print_json
+from legal_rl.commands.shared import DEFAULT_INDEX, IndexOption, JsonOption, Ranking, RankingOption, console, print_json
 from legal_rl.errors import ConfigError
 
 app = typer.Typer(help="Build and inspect the index of statutes and precedents.", no_args_is_help=True)
@@ -74,6 +74,7 @@ def retrieve(
     circumstances: Annotated[str, typer.Option(help="Circumstances, for precedents.")] = "",
     as_of: Annotated[str, typer.Option(help="Date of the facts, YYYY-MM-DD; default today.")] = "",
     k: Annotated[int, typer.Option("-k", help="How many units.")] = 5,
+    ranking: RankingOption = Ranking.LEARNED,
     as_json: JsonOption = False,
 ) -> None:
     """Ask the Legal Assistant once, in this process.
@@ -87,6 +88,7 @@ def retrieve(
     from pydantic import ValidationError
 
     from retrieval_server.assistant import LegalAssistant
+    from retrieval_server.config import AssistantConfig
     from retrieval_server.index import open_index
     from retrieval_server.types import SearchQuery
 
@@ -100,7 +102,7 @@ def retrieve(
     except (ValidationError, ValueError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ConfigError(f"the query cannot be asked: {reason}") from None
-    result = LegalAssistant(open_index(index)).search_sync([request])[0]
+    result = LegalAssistant(open_index(index), AssistantConfig(ranking=ranking.value)).search_sync([request])[0]
     if as_json:
         print_json(result.model_dump(mode="json"))
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from legal_rl.commands.shared import DEFAULT_INDEX, IndexOption
+from legal_rl.commands.shared import DEFAULT_INDEX, IndexOption, Ranking, RankingOption
 
 app = typer.Typer(help="Run services.", no_args_is_help=True)
 
@@ -22,9 +22,12 @@ def retrieval(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     config: Annotated[str, typer.Option("--config", help="Take the `assistant` section of this configuration.")] = "",
+    ranking: RankingOption = Ranking.LEARNED,
     replicas: Annotated[int, typer.Option(help="More than 0: Ray Serve with so many replicas.")] = 0,
 ) -> None:
     """Serve statutes and precedents: POST /v1/search, POST /retrieve (Search-R1), GET /v1/articles/…, /metrics.
+
+    `--ranking` counts where no `--config` says it.
 
     Examples:
 
@@ -35,7 +38,7 @@ def retrieval(
     from legal_rl.config import load_config
     from retrieval_server.config import AssistantConfig
 
-    assistant = load_config(config).assistant if config else AssistantConfig()
+    assistant = load_config(config).assistant if config else AssistantConfig(ranking=ranking.value)
     if replicas > 0:
         from retrieval_server.deployment import serve_replicas
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,18 @@ ConfigArgument = Annotated[str, typer.Argument(help="Name of a file in configs/,
 OverridesArgument = Annotated[list[str] | None, typer.Argument(help="Overrides: section.key=value …")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only, for scripts.")]
 IndexOption = Annotated[Path, typer.Option("--index", help="Index folder, as built by `legal-rl index build`.")]
+
+
+class Ranking(StrEnum):
+    """`retrieval_server.config.AssistantConfig.ranking`, without its imports."""
+
+    LEARNED = "learned"
+    FUSED = "fused"
+
+
+RankingOption = Annotated[
+    Ranking, typer.Option("--ranking", help="Order of statutes no citation names: the fitted model, or BM25 and dense.")
+]
 
 DEFAULT_INDEX = Path("runs/quickstart/index")
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from retrieval_server.types import MAX_QUERY_CHARS, SearchQuery, SearchResult, S
 
 if TYPE_CHECKING:
     from retrieval_server.assistant import LegalAssistant
+
+Ranking = Literal["fused", "learned"]
+
+DEEP = 100
+"""How deep candidates are looked for: what a reranker behind the search could still find."""
 
 ALONE = 200
 """Queries asked one at a time, for the latency; the others go in batches."""
@@ -52,6 +57,8 @@ def evaluate_retrieval(
     index_dir: Path | None = None,
     limit: int | None = None,
     *,
+    ranking: Ranking = "learned",
+    deep_recall: bool = True,
     seed: int = 0,
     resamples: int = 2000,
 ) -> dict[str, Any]:
@@ -66,15 +73,18 @@ def evaluate_retrieval(
         encoder: `none` (BM25 and citations), `fuse`, or a sentence-transformers name.
         index_dir: keep the index there and use it again; None = a temporary folder.
         limit: only the first so many queries that can be asked.
+        deep_recall: also ask for `DEEP` articles and give `deep`: hit@1 and recall@`DEEP`, overall and by type.
+        ranking: `AssistantConfig.ranking`: `learned`, or `fused` as the quickstart has it.
 
     Returns:
         As `ranking.ranking_quality`, with `latency_ms` (`p50`, `p95`, `mean` of single queries, `batch_per_query`),
-        `skipped` (reason -> count), `articles` and `encoder`.
+        `skipped` (reason -> count), `articles`, `encoder` and `ranking`.
 
     Raises:
         CorpusError: a corpus or the query file cannot be used.
     """
     from retrieval_server.assistant import LegalAssistant
+    from retrieval_server.config import AssistantConfig
     from retrieval_server.index import ensure_index
 
     records = list(read_gold_queries(queries))
@@ -85,17 +95,40 @@ def evaluate_retrieval(
         if not usable:
             raise CorpusError(f"{queries}: no query has all its gold articles in the corpus ({', '.join(corpora)})")
         usable = usable[:limit]
-        answers, latency = _ask(LegalAssistant(index), usable, k)
+        assistant = LegalAssistant(index, AssistantConfig(ranking=ranking))
+        answers, latency = _ask(assistant, usable, k)
+        deep = _rankings(assistant, usable, DEEP) if deep_recall else {}
     runs = {query.id: [unit.id for unit in answer.evidence] for query, answer in zip(usable, answers, strict=True)}
     gold = {query.id: query.gold for query in usable}
     kinds = {query.id: query.kind for query in usable}
     result = ranking_quality(runs, gold, kinds, k, seed=seed, resamples=resamples)
+    if deep_recall:
+        result["deep"] = _deep(runs, deep, gold, kinds)
     return result | {
         "latency_ms": latency,
         "skipped": skipped,
         "articles": len(index.articles),
         "encoder": encoder,
+        "ranking": ranking,
     }
+
+
+def _rankings(assistant: LegalAssistant, queries: Sequence[GoldQuery], k: int) -> dict[str, list[str]]:
+    asked = [SearchQuery(source=Source.STATUTE, query=query.text[:MAX_QUERY_CHARS], top_k=k) for query in queries]
+    answers = search_in_batches(assistant, asked)
+    return {query.id: [unit.id for unit in answer.evidence] for query, answer in zip(queries, answers, strict=True)}
+
+
+def _deep(
+    runs: dict[str, list[str]], deep: dict[str, list[str]], gold: dict[str, frozenset[str]], kinds: dict[str, str]
+) -> dict[str, Any]:
+    """`hit1` of the answers and `recall` of the deep ones, overall and by type."""
+    first = ranking_quality(runs, gold, kinds, 1, resamples=1)
+    long = ranking_quality(deep, gold, kinds, DEEP, resamples=1)
+    pairs = {name: (first["by_type"][name], long["by_type"][name]) for name in first["by_type"]}
+    pairs["overall"] = (first["overall"], long["overall"])
+    rows = {name: {"hit1": top["hit"], "recall": far["recall"]} for name, (top, far) in pairs.items()}
+    return {"k": DEEP, "overall": rows.pop("overall"), "by_type": rows}
 
 
 def read_gold_queries(path: Path) -> Iterator[GoldQuery]:

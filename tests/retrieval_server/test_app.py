@@ -77,6 +77,11 @@ def test_articles(web: Any) -> None:
         web.get("/v1/articles/刑法/第二百三十二条", params={"as_of": "2021-01-01"}).json()["version_date"]
         == "2020-12-26"
     )
+    early = web.get("/v1/articles/刑法/232", params={"as_of": "1990-01-01"})
+    assert early.status_code == 404
+    assert early.json()["error"].startswith(
+        "not in the knowledge base: 刑法 232 on 1990-01-01; nearest text: law/刑法@2020"
+    )
     missing = web.get("/v1/articles/刑法/99999")
     assert missing.status_code == 404 and "no such article" in missing.json()["error"]
     assert web.get("/v1/articles/刑法/264", params={"as_of": "yesterday"}).status_code == 422

@@ -123,3 +123,14 @@ def test_similarity_is_cosine_or_bm25() -> None:
     assert cosine[1] == pytest.approx(1.0, abs=1e-2) and cosine[0] < 0.1
     (bm25,) = hybrid(None).similarity(["抢劫罪"], [[1, 0]])
     assert bm25[0] > 0 and bm25[1] == 0
+
+
+def test_a_text_is_encoded_once() -> None:
+    encoder = CountingEncoder()
+    index = hybrid(encoder)
+    encoder.seen.clear()
+    vectors = index.encode(["甲", "乙", "甲"])
+    assert encoder.seen == ["甲", "乙"] and vectors.shape == (3, 3) and (vectors[0] == vectors[2]).all()
+    index.candidates(["甲"], 3)
+    index.similarity(["乙"], [[0]])
+    assert encoder.seen == ["甲", "乙"]
