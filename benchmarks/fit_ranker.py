@@ -6,7 +6,7 @@
 Every query that cites no article is searched once; the features of its candidates are the rows, "is a gold article" the
 target. Five folds over queries: each fold is scored by a model that saw none of it. The model that is written saw all.
 Queries whose gold number is known to belong to another version of the law (`--suspect`, ids one a line) are left out of
-the fit, not out of the measurement. Needs scikit-learn; serving does not.
+the fit, not out of the measurement (default: `suspect_labels.txt` here). Needs scikit-learn; serving does not.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from retrieval_server.ranking.features import FEATURES
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "retrieval_server" / "ranking" / "model.json"
+SUSPECT = Path(__file__).with_name("suspect_labels.txt")
 FOLDS = 5
 HARD, RANDOM = 40, 25
 """Candidates per query that enter the fit: the best of the plain mix, and some of the others."""
@@ -128,13 +129,19 @@ def source_of(query_id: str) -> str:
     return query_id.rsplit("-", 1)[0]
 
 
+def read_suspects(path: Path) -> set[str]:
+    """Query ids, one a line; lines that begin with # are comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", action="append", required=True)
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--index", type=Path, help="keep the index here and use it again")
     parser.add_argument("--rows", type=Path, help="also keep the candidates' features here, to try other settings")
-    parser.add_argument("--suspect", type=Path, help="ids of queries to leave out of the fit")
+    parser.add_argument("--suspect", type=Path, default=SUSPECT, help="ids of queries to leave out of the fit")
     parser.add_argument("--out", type=Path, default=MODEL)
     parser.add_argument("--leave-source-out", action="store_true", help="score each source by the others")
     options = parser.parse_args()
@@ -149,7 +156,7 @@ def main() -> None:
         q for q in read_gold_queries(options.queries)
         if q.gold and q.gold <= set(ids) and (len(q.text) > 60 or not resolve_citations(q.text, index.titles))
     ]  # fmt: skip
-    suspect = set(options.suspect.read_text(encoding="utf-8").split()) if options.suspect else set()
+    suspect = read_suspects(options.suspect)
     rows = collect(index, queries)
     if options.rows:
         options.rows.write_bytes(pickle.dumps((rows, queries, ids)))

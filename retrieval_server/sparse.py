@@ -103,7 +103,8 @@ class SparseIndex:
     def postings(self) -> Postings:
         """The weights behind the index, by term id, for whoever scores all rows at once."""
         if self._model is None:
-            return Postings(*(np.empty(0, dtype=t) for t in (np.int32, np.float32)), np.zeros(1, dtype=np.int64))
+            rows_P, weights_P = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+            return Postings(rows_P, weights_P, np.zeros(1, dtype=np.int64))
         starts_T = np.asarray(self._model.scores["indptr"], dtype=np.int64)
         weights_P = np.asarray(self._model.scores["data"], dtype=np.float32)
         return Postings(np.asarray(self._model.scores["indices"], dtype=np.int32), weights_P, starts_T, len(self))

@@ -71,7 +71,7 @@ def encode(tokenizer: PreTrainedTokenizerFast, exercise: Exercise) -> tuple[list
 
 def plain_words(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """The vocabulary's entries of Chinese characters only, in the order of their ids."""
-    words = (tokenizer.decode([index]) for index in range(len(tokenizer)))
+    words = (str(tokenizer.decode([index])) for index in range(len(tokenizer)))
     return [word for word in words if word and all("一" <= character <= "鿿" for character in word)]
 
 

@@ -202,7 +202,8 @@ def _query_columns(
 def _standing(groups_C: np.ndarray, scores_C: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per candidate, of its group: best score, best score of another member, share of all scores."""
     if not len(groups_C):
-        return (np.empty(0, dtype=np.float32),) * 3
+        nothing = np.empty(0, dtype=np.float32)
+        return nothing, nothing, nothing
     _, place = np.unique(groups_C, return_inverse=True)
     top, total = np.zeros(place.max() + 1), np.bincount(place, weights=scores_C)
     np.maximum.at(top, place, scores_C)

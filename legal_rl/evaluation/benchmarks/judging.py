@@ -103,7 +103,7 @@ def agreement(said_N: np.ndarray, meant_N: np.ndarray) -> dict[str, Any]:
     varied = np.ptp(said_N) > 0 and np.ptp(meant_N) > 0
     return {
         "n": int(said_N.size),
-        "spearman": float(spearmanr(said_N, meant_N).statistic) if varied else None,
+        "spearman": np.asarray(spearmanr(said_N, meant_N)[0]).item() if varied else None,
         "mean_absolute_error": float(np.abs(said_N - meant_N).mean()),
         "bias": float((said_N - meant_N).mean()),
         "within_two": float((np.abs(said_N - meant_N) <= 2).mean()),
