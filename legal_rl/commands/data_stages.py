@@ -43,7 +43,8 @@ def decontaminate(
 
       legal-rl data decontaminate raw.jsonl -b lexeval/3_1.jsonl.gz --strict --json
     """
-    from legal_rl.data.pipeline.contamination import Thresholds, build_library, decontaminate
+    from legal_rl.data.pipeline.contamination import Thresholds, decontaminate
+    from legal_rl.data.pipeline.library import build_library
     from legal_rl.data.readers.lines import read_lines
 
     require_file(file, "records as JSON Lines")

@@ -15,11 +15,12 @@ from typing import Any
 
 from legal_rl.data.material import in_force
 from legal_rl.data.pipeline.assemble import ambiguous, assign_splits, near_duplicates, principle_broken, write_set
-from legal_rl.data.pipeline.contamination import Thresholds, build_library, scan
+from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
 from legal_rl.data.pipeline.distractors import make_choices
 from legal_rl.data.pipeline.endpoint import TeacherEndpoint
 from legal_rl.data.pipeline.gates import gate1
 from legal_rl.data.pipeline.leakage import find_leak
+from legal_rl.data.pipeline.library import build_library
 from legal_rl.data.pipeline.profiles import TaskProfile, choose_profiles
 from legal_rl.data.pipeline.records import TrainingRecord
 from legal_rl.data.pipeline.synthesis import Outcome, Teacher, estimate, make_all
@@ -143,19 +144,26 @@ def estimate_cost(plan: BuildPlan, endpoint: TeacherEndpoint, cached: set[str]) 
 
 
 def _clean_sources(plan: BuildPlan, sources: list[SourceText]) -> tuple[list[SourceText], list[dict[str, Any]]]:
-    """The sources without contaminated ones. No benchmark in the plan = no comparison, and the card says so."""
+    """The sources without contaminated ones. No benchmark in the plan = no comparison, and the card says so.
+
+    The background is the embedded statutes: what the sources call a statute is under test as they are.
+    """
     if not plan.benchmarks:
         return sources, []
-    statutes = (source.text for source in sources if source.kind == "statute")
-    library = build_library(plan.benchmarks, statutes)
+    library = build_library(plan.benchmarks, (article.text for article in load_articles(DEFAULT_CORPUS)))
     kept, dropped = [], []
-    for source, overlap in zip(sources, scan(library, (source.text for source in sources)), strict=True):
-        if overlap.contaminated(plan.thresholds):
+    for source, (overlap, drop) in zip(sources, judge(library, map(_texts, sources), plan.thresholds), strict=True):
+        if drop:
             reason = f"{overlap.benchmark} {overlap.sample}"
             dropped.append(_discard(source.id, "", "contamination", reason))
         else:
             kept.append(source)
     return kept, dropped
+
+
+def _texts(source: SourceText) -> list[str]:
+    parts = {name: source.metadata.get(name) for name in ("facts", "result", "reference")}
+    return source_texts({"text": source.text, "question": source.question, "answer": source.answer, **parts}, 1)
 
 
 def scaled_quotas(profiles: Sequence[TaskProfile], total: int) -> dict[str, int]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from legal_rl.data.pipeline.contamination import Library, Thresholds, scan, source_text
+from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
 from legal_rl.data.pipeline.distractors import make_choices
 from legal_rl.data.pipeline.leakage import find_leak
+from legal_rl.data.pipeline.library import Library
 from legal_rl.data.readers.lines import dump, read_lines
 
 BATCH = 256
@@ -52,10 +53,10 @@ class ContaminationStage:
         self.library, self.limits = library, limits or Thresholds()
 
     def __call__(self, rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-        overlaps = scan(self.library, (source_text(record, place + 1) for place, record in rows))
+        judged = judge(self.library, (source_texts(record, place + 1) for place, record in rows), self.limits)
         return [
-            (place, _marked(record, "contamination", o.sample if o.contaminated(self.limits) else ""))
-            for (place, record), o in zip(rows, overlaps, strict=True)
+            (place, _marked(record, "contamination", overlap.sample if drop else ""))
+            for (place, record), (overlap, drop) in zip(rows, judged, strict=True)
         ]
 
 

@@ -171,3 +171,14 @@ def test_a_contaminated_source_makes_no_question(statutes: Path, tmp_path: Path)
     assert theft["id"] not in (tmp_path / "set" / "records.jsonl").read_text(encoding="utf-8")
     with pytest.raises(DataError, match="no such file or folder"):
         build(BuildPlan(tmp_path / "set2", (str(statutes),), (), (tmp_path / "gone",)), RuleTeacher())
+
+
+def test_a_source_that_calls_itself_a_statute_is_under_test_too(tmp_path: Path) -> None:
+    text = (
+        "甲在河边拾得钱包一只，内有现金若干，失主当场索要而甲拒不归还，还把失主推倒在地后跑开，问甲应当承担何种责任？"
+    )
+    write_lines(tmp_path / "bench.jsonl", [{"question": text}])
+    source = {"id": "mine", "kind": "statute", "text": "第一条" + "春华秋实岁月流转" * 30 + text, "metadata": {}}
+    write_lines(tmp_path / "mine.jsonl", [source])
+    plan = BuildPlan(tmp_path / "set", (str(tmp_path / "mine.jsonl"),), ("clause_recall",), (tmp_path / "bench.jsonl",))
+    assert build(plan, RuleTeacher())["discarded"]["contamination"] == 1

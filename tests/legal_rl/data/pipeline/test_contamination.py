@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legal_rl.data.pipeline.contamination import Overlap, Thresholds, build_library, decontaminate, scan, texts_of
+from legal_rl.data.pipeline.contamination import Overlap, Thresholds, decontaminate, scan
 from legal_rl.data.pipeline.fingerprints import NGRAM, SEPARATOR, characters, fingerprints
+from legal_rl.data.pipeline.library import Library, build_library, texts_of
 from legal_rl.data.readers.lines import DataError
 
 DATA = Path(os.environ.get("LEGAL_RL_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -140,6 +141,53 @@ def test_a_record_without_text_cannot_be_called_clean(small: Path) -> None:
         list(decontaminate([{"fact": "甲"}, {"other": "乙"}], library, fields=["fact"]))
     (row,) = decontaminate([{"id": "x", "fact": {"parts": [QUESTION]}}], library)
     assert row[0]["id"] == "x" and row[2]
+
+
+def dropped(library: Library, record: dict[str, object], *fields: str, limits: Thresholds | None = None) -> bool:
+    ((_, _, drop),) = decontaminate([record], library, limits, fields)
+    return drop
+
+
+def test_no_field_of_a_candidate_is_overlooked(small: Path) -> None:
+    """`instruction` is the task's prompt in a benchmark, but the question itself in Alpaca's format."""
+    library = build_library([small])
+    assert dropped(library, {"instruction": QUESTION, "output": "盗窃罪"})
+    assert dropped(library, {"instruction": QUESTION}, "instruction")
+    assert dropped(library, {"id": QUESTION, "text": "天地玄黄"}, "id")
+    with pytest.raises(DataError, match="no text in any field"):
+        dropped(library, {"id": "x", "licence": "MIT"})
+
+
+def test_a_short_benchmark_text_is_found_beside_other_fields(small: Path) -> None:
+    library = build_library([small])
+    assert dropped(
+        library, {"question": "何谓要约邀请的撤回？", "answer": "撤回要约邀请的通知先于要约邀请到达受要约人。"}
+    )
+    assert not dropped(library, {"question": "何谓要约邀请的撤回，请举例说明？", "answer": "撤回。"})
+
+
+def test_the_callers_thresholds_choose_the_benchmark_text(tmp_path: Path) -> None:
+    """71 grams of a long text and all of a short one: each of the thresholds alone must see its own."""
+    rng = random.Random(9)
+    long, short = ("".join(rng.choices(CHARS, k=size)) for size in (1_000, 60))
+    library = build_library([write_benchmark(tmp_path / "b.jsonl", [{"question": long}, {"question": short}])])
+    text = long[:90] + "".join(rng.choices(CHARS, k=500)) + short
+    (by_grams,) = scan(library, [text], Thresholds(grams=60, containment=1.0))
+    (by_share,) = scan(library, [text], Thresholds(grams=500, containment=0.8))
+    assert by_grams.contaminated(Thresholds(grams=60, containment=1.0))
+    assert by_share.sample == "b.jsonl:2" and by_share.contaminated(Thresholds(grams=500, containment=0.8))
+    (many,) = scan(library, [long[:150] + short[:-10]], Thresholds(grams=100, containment=1.0))
+    assert many.sample == "b.jsonl:1" and many.contaminated(Thresholds(grams=100, containment=1.0))
+
+
+@pytest.mark.parametrize("name", ["more.json", "more.csv", "deep/more.parquet", "more.jsonl.bak"])
+def test_a_file_that_would_not_be_guarded_is_an_error(small: Path, name: str) -> None:
+    (small.parent / "README.md").write_text("about", encoding="utf-8")
+    (small.parent / "deep").mkdir()
+    assert build_library([small.parent]).summary()
+    (small.parent / name).write_text("[]", encoding="utf-8")
+    with pytest.raises(DataError, match=r"not \.jsonl or \.jsonl\.gz, so its samples would not be guarded"):
+        build_library([small.parent])
 
 
 def altered(text: str, rng: random.Random) -> str:

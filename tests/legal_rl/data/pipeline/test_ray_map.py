@@ -16,7 +16,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import ray
-from legal_rl.data.pipeline.contamination import build_library
+from legal_rl.data.pipeline.library import build_library
 from legal_rl.data.pipeline.ray_map import ContaminationStage, distractor_stage, leakage_stage, map_on_ray
 ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=200 * 2**20, _temp_dir=sys.argv[4])
 stages = [ContaminationStage(build_library([Path(sys.argv[3])])), leakage_stage, distractor_stage]
@@ -71,7 +71,7 @@ def test_blocks_may_be_cut_anywhere(questions: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 def test_two_ray_workers_write_the_same_bytes(questions: Path, benchmark: Path, tmp_path: Path) -> None:
-    from legal_rl.data.pipeline.contamination import build_library
+    from legal_rl.data.pipeline.library import build_library
 
     stages = [ray_map.ContaminationStage(build_library([benchmark])), ray_map.leakage_stage, ray_map.distractor_stage]
     ray_map.map_in_process(questions, tmp_path / "here.jsonl", stages)
