@@ -21,6 +21,7 @@ BROKEN = [
     ("id,question,answer\n1,甲,乙\n", "line 1", "looks like CSV; turn it into JSON Lines"),
     ("\ufeff".encode("utf-16") + GOOD.encode("utf-16-le"), "line 1", "UTF-16"),
     ("[\n", "line 1", "jq -c"),
+    ('{"question": "\\ud83d", "answers": ["x"]}\n', "line 1", "half of a surrogate pair"),
     (GOOD + "[1, 2]\n", "line 2", "expected an object, found list"),
     ('{"nonsense": 1}\n', "line 1", "fit no known format; known: cail2018"),
     ("", "", "holds no record"),
