@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from legal_rl.data.pipeline.leakage import CLOSED_ANSWERS
-from legal_rl.data.pipeline.values import Value, find_values, fold
+from legal_rl.data.pipeline.values import Value, find_values, fold, plain_number
 from retrieval_server.numerals import article_label, chinese_number
 from rewards.text import normalise
 
@@ -38,7 +38,7 @@ _TERM_STEPS = (-24, -12, -6, 6, 12, 24, 36)
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of one question in their shuffled order; `origins[i]` is `answer`, `swap` or `label`."""
+    """The options of one question in their shuffled order; `origins[i]` is `answer`, `swap`, `neighbour` or `label`."""
 
     options: tuple[str, ...]
     index: int
@@ -90,10 +90,10 @@ def answer_index(ordinal: int, count: int = 4, seed: int = 0) -> int:
 
 
 def candidates(source: str, answer: str, rng: random.Random, extra: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """(text, origin) of possible distractors: swapped values first, wrong labels after them, each in random order."""
+    """(text, origin) of possible distractors: swapped values and neighbours' answers first, wrong labels after them."""
     value = main_value(answer)
     swaps = [] if value is None else [v.text for v in find_values(source) if v.kind == value.kind]
-    yield from ((text, "swap") for text in _shuffled([*swaps, *extra], rng))
+    yield from ((text, "swap" if text in swaps else "neighbour") for text in _shuffled([*swaps, *extra], rng))
     yield from ((text, "label") for text in _shuffled(_siblings(answer), rng))
     if value is not None:
         yield from ((text, "label") for text in _shuffled(_steps(value), rng))
@@ -124,7 +124,9 @@ def _steps(value: Value) -> list[str]:
         unit = "%" if value.kind == "percent" else "元"
         made = [numbers[0] * factor for factor in _STEP[value.kind]]
         return [
-            f"{'罚金' if value.kind == 'fine' else ''}{number:g}{unit}" for number in made if number == round(number, 2)
+            f"{'罚金' if value.kind == 'fine' else ''}{plain_number(number)}{unit}"
+            for number in made
+            if number == round(number, 2)
         ]
     if value.kind == "term" and len(numbers) == 1:
         return [f"{key[0]}{months_text(numbers[0] + step)}" for step in _TERM_STEPS if numbers[0] + step >= 1]

@@ -6,6 +6,7 @@ place, found = find(library.hashes_F, fingerprints(characters("some text")))
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,24 @@ def build_library(benchmarks: Sequence[Path], background: Iterable[str] = ()) ->
                 kinds.append(kind)
                 samples.append(sample)
                 wholes.append(whole if len(codes) >= MIN_WHOLE else None)
-    return _assemble(units, kinds, samples, wholes, [b.name for b in benchmarks], background)
+    return _assemble(units, kinds, samples, wholes, names_of(benchmarks), background)
+
+
+def names_of(benchmarks: Sequence[Path]) -> list[str]:
+    """A name for each that no other has: two folders called data become data and data#2."""
+    names = [benchmark.resolve().name for benchmark in benchmarks]
+    return [name if name not in names[:i] else f"{name}#{names[:i].count(name) + 1}" for i, name in enumerate(names)]
+
+
+def digests_of(benchmarks: Sequence[Path]) -> dict[str, str]:
+    """Name -> SHA-256 over its files, so that a data set says which version it was compared with."""
+    digests: dict[str, str] = {}
+    for name, benchmark in zip(names_of(benchmarks), benchmarks, strict=True):
+        total = hashlib.sha256()
+        for file in [benchmark] if benchmark.is_file() else _files(benchmark):
+            total.update(hashlib.sha256(file.read_bytes()).digest())
+        digests[name] = total.hexdigest()
+    return digests
 
 
 def _assemble(

@@ -216,7 +216,7 @@ def _windows(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
 
 
 def estimate(pairs: Sequence[Pair], endpoint: TeacherEndpoint, cached: set[str]) -> dict[str, float]:
-    """Requests, tokens and money a run would take at most, answers in the cache left out."""
+    """Requests, tokens and money for these pairs when all are feasible, answers in the cache left out."""
     spending = Spending()
     for source, profile in pairs:
         for name, schema in (("feasibility", FEASIBILITY_SCHEMA), ("synthesis", SYNTHESIS_SCHEMA)):
@@ -229,6 +229,6 @@ def estimate(pairs: Sequence[Pair], endpoint: TeacherEndpoint, cached: set[str])
     return {
         "requests": spending.asked,
         "tokens_in": spending.tokens_in,
-        "tokens_out_at_most": spending.tokens_out,
-        "cost_at_most": round(spending.cost(endpoint), 4),
+        "tokens_out": spending.tokens_out,
+        "cost": round(spending.cost(endpoint), 4),
     }

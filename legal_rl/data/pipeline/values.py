@@ -90,6 +90,11 @@ def _charges() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)))
 
 
+def plain_number(number: float) -> str:
+    """A number as people write it, at most two decimals, never with an exponent: 1239500.0 -> 1239500."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
 def fold(text: str) -> str:
     """The text in which `Value.start` and `Value.end` count."""
     return normalise(text)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from legal_rl.data.pipeline.contamination import Overlap, Thresholds, decontaminate, scan
 from legal_rl.data.pipeline.fingerprints import NGRAM, SEPARATOR, characters, fingerprints
-from legal_rl.data.pipeline.library import Library, build_library, texts_of
+from legal_rl.data.pipeline.library import Library, build_library, digests_of, texts_of
 from legal_rl.data.readers.lines import DataError
 
 DATA = Path(os.environ.get("LEGAL_RL_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -133,6 +133,16 @@ def test_no_benchmark_and_an_empty_folder_are_errors(tmp_path: Path) -> None:
         build_library([])
     with pytest.raises(DataError, match=r"holds no \.jsonl"):
         build_library([tmp_path])
+
+
+def test_benchmarks_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / "a" / "data", tmp_path / "b" / "data"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        write_benchmark(folder / "x.jsonl", [{"question": QUESTION + folder.parent.name}])
+    assert {name: row["texts"] for name, row in build_library(folders).summary().items()} == {"data": 1, "data#2": 1}
+    digests = digests_of(folders)
+    assert list(digests) == ["data", "data#2"] and digests["data"] != digests["data#2"]
 
 
 def test_a_record_without_text_cannot_be_called_clean(small: Path) -> None:

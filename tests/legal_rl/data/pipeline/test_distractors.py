@@ -85,6 +85,16 @@ def test_the_same_options_every_time() -> None:
     assert len({tuple(record["choices"]) for record, _ in add_choices(rows)}) > 5
 
 
+def test_amounts_are_written_out_and_neighbours_are_told_apart() -> None:
+    made = make_choices("赃款共2479000元。", "2479000元", "x", 0)
+    assert made is not None and "3718500元" in made.options and not any("e+" in option for option in made.options)
+    options = make_choices("甲欠乙1000元，丙欠丁3000元。", "1000元", "x", 0, extra=["7000元", "9000元"])
+    assert options is not None
+    assert dict(zip(options.options, options.origins, strict=True)) == {
+        "1000元": "answer", "3000元": "swap", "7000元": "neighbour", "9000元": "neighbour"
+    }  # fmt: skip
+
+
 def test_by_hand() -> None:
     assert [months_text(n) for n in (6, 12, 42)] == ["六个月", "一年", "三年六个月"]
     assert [kind_of(t) for t in ("盗窃", "从犯", "5000元", "由档案馆保管")] == [

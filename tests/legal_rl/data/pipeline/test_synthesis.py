@@ -119,7 +119,7 @@ def test_the_estimate_is_made_before_the_run(toy: Any, pairs: Pairs, teacher: Ma
     endpoint = TeacherEndpoint(base_url=toy.url, model="toy", price_in=2.0, price_out=8.0)
     cost = estimate(pairs, endpoint, set())
     assert cost["requests"] == 80 and toy.attempts.total() == 0
-    assert cost["cost_at_most"] == round((cost["tokens_in"] * 2 + cost["tokens_out_at_most"] * 8) / 1e6, 4)
+    assert cost["cost"] == round((cost["tokens_in"] * 2 + cost["tokens_out"] * 8) / 1e6, 4)
     make_all(pairs, teacher(tmp_path / "answers.jsonl"))
     cached = set(AnswerCache(tmp_path / "answers.jsonl", read_only=True).answers)
     left = estimate(pairs, endpoint, cached)
