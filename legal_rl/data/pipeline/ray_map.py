@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
-from legal_rl.data.pipeline.distractors import make_choices
+from legal_rl.data.pipeline.distractors import with_choices
 from legal_rl.data.pipeline.leakage import find_leak
 from legal_rl.data.pipeline.library import Library
 from legal_rl.data.readers.lines import dump, read_lines
@@ -36,13 +36,8 @@ def distractor_stage(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, 
     """Adds options; the answer's letter depends on the record's place, so blocks may be cut anywhere."""
     made = []
     for place, record in rows:
-        source, answer = str(record.get("source_text") or record["question"]), str(record["answer"])
-        choices = make_choices(source, answer, str(record.get("id", place)), place)
-        if choices is None:
-            made.append((place, _marked(record, "distractors", "fewer than 3 valid distractors")))
-        else:
-            new = {"choices": list(choices.options), "answer": choices.letter, "answer_text": answer}
-            made.append((place, _marked({**record, **new}, "distractors", "")))
+        with_options, why = with_choices(record, place)
+        made.append((place, _marked(with_options, "distractors", why)))
     return made
 
 

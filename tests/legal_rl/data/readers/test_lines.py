@@ -89,3 +89,11 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
         out.write({"a": 1})
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_reads_on_after_a_bad_element_of_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "qa.json"
+    good = '{"question": "何谓要约？", "answers": ["意思表示"]}'
+    path.write_text(f'[{good}, 3, {{"question": "甲"}}, {good}]', encoding="utf-8")
+    report = inspect_file(path)
+    assert (report.records, report.num_problems) == (2, 2) and "element 2" in report.problems[0]
