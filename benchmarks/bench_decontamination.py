@@ -42,7 +42,8 @@ def main() -> None:
     parser.add_argument("--benchmark", type=Path, action="append", required=True)
     parser.add_argument("--megabytes", type=int, default=40)
     options = parser.parse_args()
-    from legal_rl.data.pipeline.contamination import build_library, scan
+    from legal_rl.data.pipeline.contamination import scan
+    from legal_rl.data.pipeline.library import build_library
 
     texts = sources(options.megabytes)
     size = sum(len(text.encode()) for text in texts) / 1e6

@@ -34,17 +34,20 @@ def main() -> None:
     from legal_rl.data.pipeline.distractors import reject
     from legal_rl.data.pipeline.leakage import find_leak
 
-    result = {
-        "leakage (positive: the question leaks)": score(
-            [(label == "1", find_leak(question, answer) is not None) for label, question, answer in rows("leakage.tsv")]
-        ),
-        "distractors (positive: the candidate may be used)": score(
+    result = {}
+    for suffix in ("", "_held_out"):
+        result[f"leakage{suffix} (positive: the question leaks)"] = score(
+            [
+                (label == "1", find_leak(question, answer) is not None)
+                for label, question, answer in rows(f"leakage{suffix}.tsv")
+            ]
+        )
+        result[f"distractors{suffix} (positive: the candidate may be used)"] = score(
             [
                 (label == "1", not reject(candidate, answer, source))
-                for label, source, answer, candidate in rows("distractors.tsv")
+                for label, source, answer, candidate in rows(f"distractors{suffix}.tsv")
             ]
-        ),
-    }
+        )
     print(json.dumps(result, indent=1, ensure_ascii=False))
 
 

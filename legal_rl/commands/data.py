@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from legal_rl.commands import data_stages
+from legal_rl.commands import data_build, data_stages
 from legal_rl.commands.shared import (
     ConfigArgument,
     JsonOption,
@@ -22,6 +22,7 @@ from legal_rl.commands.shared import (
 
 app = typer.Typer(help="Build and inspect training data.", no_args_is_help=True)
 data_stages.register(app)
+data_build.register(app)
 
 
 @app.command("synthesize")
@@ -50,6 +51,9 @@ def inspect(
     """
     if not (file.is_dir() and _has_texts(file)):
         require_file(file, "rollouts, questions or raw material as JSON Lines")
+    if not file.is_dir() and _looks_like(file, "history") and _looks_like(file, "profile"):
+        _inspect_set(file, as_json)
+        return
     if file.is_dir() or not _looks_like(file, "turns", "schema_version"):
         _inspect_material(file, as_json)
         return
@@ -67,6 +71,24 @@ def inspect(
 
 def _has_texts(folder: Path) -> bool:
     return any(path.suffix in (".txt", ".md") for path in folder.rglob("*"))
+
+
+def _inspect_set(file: Path, as_json: bool) -> None:
+    """A data set's own records: checked one by one, counted by task and split."""
+    from legal_rl.data.pipeline.records import record_from_dict
+    from legal_rl.data.readers.lines import read_lines
+
+    records = [record_from_dict(row, f"{file}, line {number}") for number, row in read_lines(file)]
+    tasks, splits = (
+        dict(sorted(Counter(names).items())) for names in zip(*((r.profile, r.split) for r in records), strict=True)
+    )
+    if as_json:
+        print_json({"kind": "records", "n": len(records), "tasks": tasks, "splits": splits})
+        return
+    table = Table("task", "records", title=f"{file}: {splits}", title_justify="left")
+    for task, count in {**tasks, "all": len(records)}.items():
+        table.add_row(task, str(count))
+    console.print(table)
 
 
 def _inspect_material(file: Path, as_json: bool) -> None:

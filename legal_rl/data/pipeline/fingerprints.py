@@ -28,25 +28,25 @@ Hashes = NDArray[np.uint64]
 
 
 @cache
-def _table() -> NDArray[np.uint32]:
+def _table(numerals: bool) -> NDArray[np.uint32]:
     """Code point -> the code point it counts as; 0 = dropped."""
     table = np.zeros(0x110000, np.uint32)
     for code in range(_CODES):
         if not 0xD800 <= code <= 0xF8FF:  # surrogates and private use
             folded = unicodedata.normalize("NFKC", chr(code)).casefold()[:1]
-            if folded and folded not in NUMERALS and unicodedata.category(folded)[0] in "LN":
+            if folded and (numerals or folded not in NUMERALS) and unicodedata.category(folded)[0] in "LN":
                 table[code] = ord(folded)
     table[ord(SEPARATOR)] = ord(SEPARATOR)
     return table
 
 
-def characters(text: str) -> NDArray[np.uint32]:
-    """The normalised text as code points.
+def characters(text: str, numerals: bool = False) -> NDArray[np.uint32]:
+    """The normalised text as code points; `numerals` keeps them, for texts that differ in nothing else.
 
     Example: "第 ２６４ 条，Ａ" -> 第, 条, a.
     """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    kept = _table()[codes]
+    kept = _table(numerals)[codes]
     return kept[kept != 0]
 
 

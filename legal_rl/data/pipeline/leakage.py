@@ -28,7 +28,7 @@ CLOSED_ANSWERS = frozenset(_CLOSED.split())
 _LETTERS = re.compile(r"[A-H](?:[\s、,，]*[A-H])*")
 _LABEL = re.compile(r"^(?:罪名|法条|刑期|刑罚|罚金|答案|结论|金额|期限|案由|主体|依据)[:：]")
 _ACCUSED = re.compile(r"(?:涉嫌|构成|触犯|犯有?|因|以|涉|成立|定性为|认定为|指控|系|属于)$")
-_CRIME_AFTER = re.compile(r"罪|一案|案件|犯罪|的罪名|案发|被(?:起诉|提起公诉|刑事拘留|逮捕|判)")
+_CRIME_AFTER = re.compile(r"罪|一案|案件|案(?:中|的|,|被告|嫌疑)|犯罪|的罪名|案发|被(?:起诉|提起公诉|刑事拘留|逮捕|判)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def _unlabelled(text: str) -> str:
 def _only_values(text: str, values: Sequence[Value]) -> bool:
     """True for an answer that is nothing but values, such as 判处有期徒刑三年，并处罚金五千元."""
     rest = fold(text)
-    for value in sorted(values, key=lambda v: -v.start):
-        rest = rest[: value.start] + rest[value.end :]
+    for start, end in sorted({(value.start, value.end) for value in values}, reverse=True):
+        rest = rest[:start] + rest[end:]
     rest = re.sub(
         r"[^\w]|判处|并处|处|元|应|被告人|依照|根据|规定|罪|以上|以下|之规定|法|的|为|是|约|共|和|及|内|人民币|计",
         "",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from legal_rl.data.pipeline.contamination import Library, Thresholds, scan, source_text
-from legal_rl.data.pipeline.distractors import make_choices
+from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
+from legal_rl.data.pipeline.distractors import with_choices
 from legal_rl.data.pipeline.leakage import find_leak
+from legal_rl.data.pipeline.library import Library
 from legal_rl.data.readers.lines import dump, read_lines
 
 BATCH = 256
@@ -35,13 +36,8 @@ def distractor_stage(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, 
     """Adds options; the answer's letter depends on the record's place, so blocks may be cut anywhere."""
     made = []
     for place, record in rows:
-        source, answer = str(record.get("source_text") or record["question"]), str(record["answer"])
-        choices = make_choices(source, answer, str(record.get("id", place)), place)
-        if choices is None:
-            made.append((place, _marked(record, "distractors", "fewer than 3 valid distractors")))
-        else:
-            new = {"choices": list(choices.options), "answer": choices.letter, "answer_text": answer}
-            made.append((place, _marked({**record, **new}, "distractors", "")))
+        with_options, why = with_choices(record, place)
+        made.append((place, _marked(with_options, "distractors", why)))
     return made
 
 
@@ -52,10 +48,10 @@ class ContaminationStage:
         self.library, self.limits = library, limits or Thresholds()
 
     def __call__(self, rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-        overlaps = scan(self.library, (source_text(record, place + 1) for place, record in rows))
+        judged = judge(self.library, (source_texts(record, place + 1) for place, record in rows), self.limits)
         return [
-            (place, _marked(record, "contamination", o.sample if o.contaminated(self.limits) else ""))
-            for (place, record), o in zip(rows, overlaps, strict=True)
+            (place, _marked(record, "contamination", overlap.sample if drop else ""))
+            for (place, record), (overlap, drop) in zip(rows, judged, strict=True)
         ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from legal_rl.data.clauses import definition, first_clause, sentencing_tiers
 from legal_rl.data.pipeline.gates import Decision
 from legal_rl.data.pipeline.profiles import TaskProfile
-from legal_rl.data.pipeline.values import find_values
+from legal_rl.data.pipeline.values import find_values, plain_number
 from legal_rl.data.readers.sources import SourceText
 from retrieval_server.generated_cases import MARK
 
@@ -104,13 +104,13 @@ def case_judgment(source: SourceText) -> Written:
 
 
 def amount_calculation(source: SourceText) -> Written:
-    """Facts with several amounts -> the fine of the result, asked for as an amount."""
+    """The fines that a result names -> their sum."""
     fines = [v for v in find_values(source.metadata.get("result", "")) if v.kind == "fine"]
     if len(fines) < 2 or len({v.key for v in fines}) < 2:
         return None
     total = sum(float(v.key) for v in fines if isinstance(v.key, float))
     listed = "，".join(v.text for v in fines)
-    return _qa(f"一案中各被告人分别被判处：{listed}。罚金合计多少元？", f"{total:g}元")
+    return _qa(f"判决书写有以下各项：{listed}。以上各项合计多少元？", f"{plain_number(total)}元")
 
 
 def subject_identification(source: SourceText) -> Written:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -132,9 +132,11 @@ def _parse(text: str) -> Any:
     from envs.lenient_json import strip_fence
 
     try:
-        return json.loads(strip_fence(text))
+        data = json.loads(strip_fence(text))
+        json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair (\\ud83d) is no text
     except (ValueError, RecursionError):
         return None
+    return data
 
 
 async def make_one(pair: Pair, teacher: Teacher) -> Outcome:
@@ -178,29 +180,26 @@ def make_record(
     )
 
 
-def make_all(pairs: Sequence[Pair], teacher: Teacher, on_done: Callable[[int], None] = lambda n: None) -> list[Outcome]:
+def make_all(pairs: Sequence[Pair], teacher: Teacher) -> list[Outcome]:
     """All pairs, in their order; concurrency is the teacher's."""
 
     async def work() -> list[Outcome]:
         outcomes: list[Outcome] = []
         for window in _windows(pairs):
             outcomes += await _gather([make_one(pair, teacher) for pair in window])
-            on_done(len(outcomes))
         return outcomes
 
     return asyncio.run(_closing(work(), teacher))
 
 
 async def _gather(calls: list[Any]) -> list[Outcome]:
-    """All or the first error; the others are cancelled and awaited, so that no answer is half stored."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    """All, or the first error once every call has ended: what is on its way is paid, so it is waited for and kept."""
+    outcomes: list[Outcome] = []
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        outcomes.append(result)
+    return outcomes
 
 
 async def _closing(work: Any, teacher: Teacher) -> list[Outcome]:
@@ -217,7 +216,7 @@ def _windows(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
 
 
 def estimate(pairs: Sequence[Pair], endpoint: TeacherEndpoint, cached: set[str]) -> dict[str, float]:
-    """Requests, tokens and money a run would take at most, answers in the cache left out."""
+    """Requests, tokens and money for these pairs when all are feasible, answers in the cache left out."""
     spending = Spending()
     for source, profile in pairs:
         for name, schema in (("feasibility", FEASIBILITY_SCHEMA), ("synthesis", SYNTHESIS_SCHEMA)):
@@ -230,6 +229,6 @@ def estimate(pairs: Sequence[Pair], endpoint: TeacherEndpoint, cached: set[str])
     return {
         "requests": spending.asked,
         "tokens_in": spending.tokens_in,
-        "tokens_out_at_most": spending.tokens_out,
-        "cost_at_most": round(spending.cost(endpoint), 4),
+        "tokens_out": spending.tokens_out,
+        "cost": round(spending.cost(endpoint), 4),
     }

@@ -38,7 +38,7 @@ _MONEY = rf"(?:人民币)?({NUMERAL})(?:余|多)?(?:元|块钱|美元|港元)"
 _FINE = re.compile(rf"(?:罚金|罚款)(?:为|的数额为|数额)?{_MONEY}|{_MONEY}的?(?:罚金|罚款)")
 _AMOUNT = re.compile(_MONEY)
 _NUMERAL = r"[\d一二三四五六七八九十百两壹贰叁肆伍陆柒捌玖拾零〇]+"
-_SPAN = rf"{_NUMERAL}(?:年(?:(?:零|又)?{_NUMERAL}个?月)?|个月)"
+_SPAN = rf"(?:{_NUMERAL}(?:年(?:半(?!个)|(?:零|又)?{_NUMERAL}个?月)?|个月)|(?<![上下前后])半年)"
 _RANGE = rf"(?:{_SPAN}以上)?(?:{_SPAN}以下)?"
 _KIND = "有期徒刑|徒刑|拘役|管制|剥夺政治权利"
 _TERM = re.compile(
@@ -49,7 +49,7 @@ _PROBATION = re.compile(
     rf"缓刑(?:考验期(?:限)?)?(?:为|是|:)?(?P<after>{_SPAN})|缓期(?P<late>{_SPAN})(?:执行)?|(?P<before>{_SPAN})的?缓刑"
 )
 _PENALTY = re.compile(
-    r"死刑[,]?缓期[二两2]年执行|死缓|死刑|无期徒刑|免予刑事处罚|单处罚金|没收(?:个人)?全部财产|驱逐出境"
+    r"死刑[,、]?(?:并|且)?(?:宣告)?缓期[二两2]年(?:执行)?|死缓|死刑|无期徒刑|免予刑事处罚|单处罚金|没收(?:个人)?全部财产|驱逐出境"
 )
 _DATE = re.compile(
     r"((?:19|20)\d{2}|[一二][九〇零○\d][一二三四五六七八九〇零○\d]{2})年(\d{1,2}|[一二三四五六七八九十]{1,3})月(?:(\d{1,2}|[一二三四五六七八九十]{1,3})日)?"
@@ -90,20 +90,35 @@ def _charges() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)))
 
 
+def plain_number(number: float) -> str:
+    """A number as people write it, at most two decimals, never with an exponent: 1239500.0 -> 1239500."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
 def fold(text: str) -> str:
     """The text in which `Value.start` and `Value.end` count."""
     return normalise(text)
 
 
 def find_values(text: str) -> list[Value]:
-    """All values of a text, by place; what stands inside a longer value (the amount of a fine) is no other value."""
+    """All values of a text, by place; what stands inside a longer value (the amount of a fine) is no other value.
+
+    The articles of one citation (第577条、第584条) are several values with one place.
+    """
     folded = fold(text)
     found: list[Value] = []
     for reader in _READERS:
         for value in reader(folded):
-            if not any(value.start < other.end and other.start < value.end for other in found):
+            if not any(
+                value.start < other.end and other.start < value.end and not _of_one_citation(value, other)
+                for other in found
+            ):
                 found.append(value)
     return sorted(found, key=lambda value: (value.start, value.kind))
+
+
+def _of_one_citation(one: Value, other: Value) -> bool:
+    return one.kind == other.kind == "article" and (one.start, one.end) == (other.start, other.end)
 
 
 def _fines(text: str) -> Iterator[Value]:
@@ -150,7 +165,7 @@ def months_of(text: str) -> float | None:
 def _probations(text: str) -> Iterator[Value]:
     for match in _PROBATION.finditer(text):
         months = months_of(match["after"] or match["late"] or match["before"])
-        if months is not None and not text[max(0, match.start() - 3) : match.start()].endswith(("死刑", "死刑,")):
+        if months is not None and not re.search("死刑[,、]?(?:并|且)?(?:宣告)?$", text[: match.start()]):
             yield Value("probation", months, match[0], match.start(), match.end())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from legal_rl.data.readers.lines import MAX_LINE_BYTES, DataError, parse_line, raw_lines
-from legal_rl.data.readers.sources import Format, SourceText, detect, numbered_records, read_sources
+from legal_rl.data.readers.sources import Format, SourceText, array_elements, detect, read_sources
 
 MAX_PROBLEMS = 20
 SAMPLES = 2
@@ -71,13 +71,21 @@ def _is_array(path: Path) -> bool:
 
 
 def _count_array(report: Inspection) -> None:
+    """An array has to be read as a whole; after that each element is looked at by itself."""
     form: Format | None = None
     try:
-        for number, record in numbered_records(report.path):
-            form = form or detect(report.path, number, record)
-            report.add(form.read(report.path, number, record))
+        rows = array_elements(report.path)
     except DataError as error:
         report.problem(error)
+        rows = []
+    for number, record in enumerate(rows, start=1):
+        try:
+            if not isinstance(record, dict):
+                raise DataError(f"{report.path}, element {number}: expected an object, found {type(record).__name__}")
+            form = form or detect(report.path, number, record)
+            report.add(form.read(report.path, number, record))
+        except DataError as error:
+            report.problem(error)
     report.format = form.name if form else "unknown"
 
 

@@ -76,12 +76,23 @@ def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: {_json_advice(text, error)}") from None
+    if "\\ud" in text.lower() and _half_pair(text):
+        raise DataError(f"{where}: half of a surrogate pair (\\ud83d) in a text; mend or remove the line")
     if not isinstance(record, dict):
         raise DataError(
             f"{where}: expected an object, found {type(record).__name__}; write one JSON object a line "
             "(a JSON array is turned by `jq -c '.[]'`)"
         )
     return record
+
+
+def _half_pair(text: str) -> bool:
+    """True for JSON whose texts have no UTF-8: no later stage could write them."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _encoding_advice(line: bytes, error: UnicodeDecodeError) -> str:

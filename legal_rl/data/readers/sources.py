@@ -102,14 +102,19 @@ def numbered_records(path: Path, max_line_bytes: int = MAX_LINE_BYTES) -> Iterat
 
 
 def _array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, record in enumerate(array_elements(path), start=1):
+        if not isinstance(record, dict):
+            raise DataError(f"{path}, element {number}: expected an object, found {type(record).__name__}")
+        yield number, record
+
+
+def array_elements(path: Path) -> list[Any]:
+    """The elements of a `.json` file that is one array; raises `DataError` when it is none."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a JSON array in UTF-8 ({error}); mend it or write one object a line") from None
-    for number, record in enumerate(rows, start=1):
-        if not isinstance(record, dict):
-            raise DataError(f"{path}, element {number}: expected an object, found {type(record).__name__}")
-        yield number, record
+    return rows if isinstance(rows, list) else [rows]
 
 
 def detect(path: Path, number: int, record: dict[str, Any]) -> Format:
@@ -275,7 +280,7 @@ FORMATS: dict[str, Format] = {
     for form in (
         Format("cail2018", ("fact", "meta"), _cail, "no licence file; research use, cite Xiao et al. (2018)"),
         Format("jec-qa", ("statement", "option_list"), _jec, "research use on request, cite Zhong et al. (2020)"),
-        Format("crimekgassitant", ("question", "answers"), _crime_kg, "Apache-2.0"),
+        Format("crimekgassitant", ("question", "answers"), _crime_kg, "see the repository; research use"),
         Format("lecardv2", ("qw",), _lecard, "MIT"),
         Format("lecardv2-queries", ("query", "fact"), _lecard_query, "MIT"),
         Format("norms", ("law_title", "kind"), _norm, _PUBLIC),

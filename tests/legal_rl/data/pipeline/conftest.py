@@ -20,8 +20,8 @@ from legal_rl.data.readers.sources import SourceText
 class ToyTeacher(ThreadingHTTPServer):
     """Answers are functions of the request; some first attempts fail, one in five questions is unusable.
 
-    `billed[key]` counts paid requests: an answer that was sent completely is paid, a repeat under its Idempotency-Key
-    is not. `sent[key]` counts complete answers, repeats included.
+    `sent[key]` counts complete answers, repeats included: what a provider that ignores the Idempotency-Key would bill.
+    `garbled` adds replies with status 200 that are no chat completions.
     """
 
     daemon_threads = True
@@ -30,13 +30,12 @@ class ToyTeacher(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.attempts: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
-        self.billed: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.temperatures: set[float] = set()
         self.in_work = self.most_in_work = 0
         self.lock = threading.Lock()
         self.delay_s = 0.0
-        self.down = False
+        self.down = self.garbled = False
 
     @property
     def url(self) -> str:
@@ -81,6 +80,15 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self._send(429 if trouble == 0 and not server.down else 500, {"error": {"message": kind}})
             return
+        if server.garbled and first and trouble in (4, 5, 6, 7):
+            server.failures[f"garbled {trouble}"] += 1
+            if trouble == 4:
+                self._send_bytes(200, "<html>请先登录</html>".encode(), "text/html")
+            elif trouble == 5:
+                self._send_bytes(200, b'{"id": "x", "choices": [{"ind')
+            else:
+                self._send(200, {"id": "x", "object": "chat.completion"} | ({"choices": []} if trouble == 6 else {}))
+            return
         text, finish = answer(body)
         usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
         choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
@@ -90,12 +98,13 @@ class _Handler(BaseHTTPRequestHandler):
         )
         with server.lock:
             server.sent[key] += 1
-            server.billed[key] = 1
 
     def _send(self, status: int, value: dict) -> None:
-        data = json.dumps(value, ensure_ascii=False).encode()
+        self._send_bytes(status, json.dumps(value).encode())
+
+    def _send_bytes(self, status: int, data: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -120,6 +129,7 @@ def answer(body: dict) -> tuple[str, str]:
         2: (json.dumps({**good, "task": "other"}, ensure_ascii=False), "stop"),
         3: (json.dumps({**good, "answer": ""}, ensure_ascii=False), "stop"),
         4: (f"```json\n{whole}\n```", "stop"),
+        5: (json.dumps({**good, "question": "何谓\ud83d？"}), "stop"),
     }.get(number % 20, (whole, "stop"))
 
 

@@ -15,11 +15,12 @@ from legal_rl.data.pipeline.assemble import (
     principle_broken,
     split_keys,
 )
-from legal_rl.data.pipeline.build import BuildPlan, build, scaled_quotas
+from legal_rl.data.pipeline.build import BuildPlan, Filler, build, fill_all, load_material, scaled_quotas
 from legal_rl.data.pipeline.profiles import DOMAINS, builtin_profiles, choose_profiles, read_profile
 from legal_rl.data.pipeline.records import TrainingRecord, json_schema, record_from_dict, to_question
 from legal_rl.data.pipeline.rules import RULES, RuleTeacher
 from legal_rl.data.readers.lines import DataError, read_lines, write_lines
+from legal_rl.data.readers.sources import SourceText
 from retrieval_server.corpus import load_articles
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -95,6 +96,78 @@ def test_repeats_and_contradictions() -> None:
     assert ambiguous(records) == {4, 5}
 
 
+def test_questions_that_differ_only_in_numbers_are_two() -> None:
+    question = "判决书写有以下各项：罚金人民币{}元，罚金人民币{}元。以上各项合计多少元？"
+    long = "某市中级人民法院审理查明被告人多次进入他人住宅实施行为并在逃离现场时被群众发现后扭送公安机关" * 12
+    records = [
+        record(0, question=question.format("五千", "三千"), answer="8000元"),
+        record(1, question=question.format("九千", "一万"), answer="19000元"),
+        record(2, question=f"{long}罚金五千元。合计多少元？", answer="5000元"),
+        record(3, question=f"{long}罚金三千元。合计多少元？", answer="3000元"),
+    ]
+    assert near_duplicates(records) == {}
+
+
+def test_sums_are_written_without_an_exponent() -> None:
+    source = SourceText("c", "judgment", "x" * 30, metadata={"result": "甲判处罚金1239450元；乙判处罚金50.5元。"})
+    written = RULES["amount_calculation"](source)
+    assert written is not None and written["answer"] == "1239500.5元" and "各被告人" not in written["question"]
+
+
+def repeating(number: int) -> SourceText:
+    """Every question comes twice in four."""
+    term = "甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未申酉戌亥天地玄黄宇宙洪荒日月盈昃辰宿列张"[number // 4]
+    text = f"本法所称{term}某物，是指{term * 9}的东西。"
+    return SourceText(
+        f"s{number}", "statute", text, metadata={"law": "试行法", "label": f"第{number // 4}条"}, source="toy"
+    )
+
+
+def test_repeats_do_not_count_for_the_quota_and_nothing_vanishes() -> None:
+    sources = [repeating(n) for n in range(120)]
+    profiles = choose_profiles(["clause_recall", "concept_comprehension"])
+    fillers = [Filler(profile, sources, RuleTeacher(), 0, lambda name, done, total: None) for profile in profiles]
+    fill_all(fillers, 41)
+    assert sum(len(filler.kept) for filler in fillers) == 41
+    for filler in fillers:
+        dropped = [row for row in (*filler.discarded, *filler.lost) if row["stage"] != "gate1"]
+        assert len(filler.kept) + len(dropped) == len(filler.candidates) - filler.left
+    assert sum(len(filler.lost) for filler in fillers) > 0
+
+
+def test_refusals_are_counted_by_source(tmp_path: Path) -> None:
+    lengths = [5, 6, 7, 8, 9, 10, 11, 12]
+    sources = [SourceText(f"s{n}", "statute", "甲" * n, metadata={"law": "a", "label": "第一条"}) for n in lengths]
+    sources += [SourceText(f"{kind}{n}", kind, "甲" * 30) for kind in ("qa", "text", "choice") for n in range(2)]
+    write_lines(tmp_path / "s.jsonl", (source.to_dict() for source in sources))
+    plan = BuildPlan(tmp_path / "set", (str(tmp_path / "s.jsonl"),), ("clause_recall", "multi_hop_qa"))
+    manifest = build(plan, RuleTeacher())
+    assert manifest["discarded"] == {"gate1": 14, "gate2": 14}
+    rows = [row for _, row in read_lines(tmp_path / "set" / "discarded.jsonl") if row["stage"] == "gate1"]
+    assert {"count": 8, "reason": "the task takes 20 to 6000"}.items() <= {**rows[0]}.items() and len(rows) == 4
+
+
+def test_a_rebuilt_set_holds_nothing_of_the_one_before(statutes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    out.mkdir()
+    for name in ("manifest.json", "grpo.parquet", "records.jsonl.tmp123"):
+        (out / name).write_text("old", encoding="utf-8")
+    manifest = build(BuildPlan(out, (str(statutes),), ("clause_recall",), max_records=12), RuleTeacher())
+    assert "grpo.parquet" in manifest["files"] and (out / "grpo.parquet").read_bytes()[:4] == b"PAR1"
+    assert not list(out.glob("*.tmp*"))
+    (out / "README.md").unlink()
+    (out / "README.md").mkdir()  # the card cannot be written: an interrupted run
+    with pytest.raises(OSError):
+        build(BuildPlan(out, (str(statutes),), ("multi_hop_qa",)), RuleTeacher())
+    assert not (out / "manifest.json").exists() and not (out / "grpo.parquet").exists()
+
+
+def test_two_texts_with_one_id_are_an_error(statutes: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.jsonl").write_bytes(statutes.read_bytes())
+    with pytest.raises(DataError, match=r"copy\.jsonl: a second source text with id 'law/.*norms\.jsonl"):
+        list(load_material([str(statutes), str(tmp_path / "copy.jsonl")]))
+
+
 def test_no_source_or_article_stands_in_two_splits() -> None:
     records = [
         record(n, articles=(f"刑法第{n % 40}条",), source_id=f"c{n % 90}", evidence=(f"c{n % 90}",)) for n in range(300)
@@ -156,8 +229,10 @@ def test_a_build_by_rule(statutes: Path, tmp_path: Path) -> None:
     assert sorted(q.id for q in questions) == sorted(row.id for row in rows)
     reasons = [row for _, row in read_lines(tmp_path / "a" / "discarded.jsonl")]
     assert all(row["stage"] and row["reason"] for row in reasons)
-    assert {"source_id": "all sources", "profile": "multi_hop_qa", "stage": "gate2",
-            "reason": "rules v1 does not write this task"} in reasons  # fmt: skip
+    unwritten = next(row for row in reasons if row["source_id"] == "all sources")
+    assert unwritten["profile"] == "multi_hop_qa" and unwritten["stage"] == "gate2" and unwritten["count"] > 600
+    assert unwritten["reason"] == "rules v1 does not write this task"
+    assert manifest["discarded"]["gate2"] == sum(row["count"] for row in reasons if row["stage"] == "gate2")
     card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
     assert "Not compared with any benchmark" in card and "| Reasoning | Charge Prediction |" in card
 
@@ -167,7 +242,18 @@ def test_a_contaminated_source_makes_no_question(statutes: Path, tmp_path: Path)
     write_lines(tmp_path / "bench.jsonl", [{"question": "刑法第264条的内容是？", "answer": "答案:" + theft["text"]}])
     plan = BuildPlan(tmp_path / "set", (str(statutes),), ("clause_recall",), (tmp_path / "bench.jsonl",))
     manifest = build(plan, RuleTeacher())
-    assert manifest["discarded"]["contamination"] == 1 and manifest["benchmarks"] == ["bench.jsonl"]
+    assert manifest["discarded"]["contamination"] == 1 and list(manifest["benchmarks"]) == ["bench.jsonl"]
     assert theft["id"] not in (tmp_path / "set" / "records.jsonl").read_text(encoding="utf-8")
     with pytest.raises(DataError, match="no such file or folder"):
         build(BuildPlan(tmp_path / "set2", (str(statutes),), (), (tmp_path / "gone",)), RuleTeacher())
+
+
+def test_a_source_that_calls_itself_a_statute_is_under_test_too(tmp_path: Path) -> None:
+    text = (
+        "甲在河边拾得钱包一只，内有现金若干，失主当场索要而甲拒不归还，还把失主推倒在地后跑开，问甲应当承担何种责任？"
+    )
+    write_lines(tmp_path / "bench.jsonl", [{"question": text}])
+    source = {"id": "mine", "kind": "statute", "text": "第一条" + "春华秋实岁月流转" * 30 + text, "metadata": {}}
+    write_lines(tmp_path / "mine.jsonl", [source])
+    plan = BuildPlan(tmp_path / "set", (str(tmp_path / "mine.jsonl"),), ("clause_recall",), (tmp_path / "bench.jsonl",))
+    assert build(plan, RuleTeacher())["discarded"]["contamination"] == 1

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legal_rl.data.pipeline.contamination import Overlap, Thresholds, build_library, decontaminate, scan, texts_of
+from legal_rl.data.pipeline.contamination import Overlap, Thresholds, decontaminate, scan
 from legal_rl.data.pipeline.fingerprints import NGRAM, SEPARATOR, characters, fingerprints
+from legal_rl.data.pipeline.library import Library, build_library, digests_of, find, texts_of
 from legal_rl.data.readers.lines import DataError
 
 DATA = Path(os.environ.get("LEGAL_RL_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -134,12 +135,69 @@ def test_no_benchmark_and_an_empty_folder_are_errors(tmp_path: Path) -> None:
         build_library([tmp_path])
 
 
+def test_benchmarks_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / "a" / "data", tmp_path / "b" / "data"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        write_benchmark(folder / "x.jsonl", [{"question": QUESTION + folder.parent.name}])
+    assert {name: row["texts"] for name, row in build_library(folders).summary().items()} == {"data": 1, "data#2": 1}
+    digests = digests_of(folders)
+    assert list(digests) == ["data", "data#2"] and digests["data"] != digests["data#2"]
+
+
 def test_a_record_without_text_cannot_be_called_clean(small: Path) -> None:
     library = build_library([small])
     with pytest.raises(DataError, match="record 2: no text in fact"):
         list(decontaminate([{"fact": "甲"}, {"other": "乙"}], library, fields=["fact"]))
     (row,) = decontaminate([{"id": "x", "fact": {"parts": [QUESTION]}}], library)
     assert row[0]["id"] == "x" and row[2]
+
+
+def dropped(library: Library, record: dict[str, object], *fields: str, limits: Thresholds | None = None) -> bool:
+    ((_, _, drop),) = decontaminate([record], library, limits, fields)
+    return drop
+
+
+def test_no_field_of_a_candidate_is_overlooked(small: Path) -> None:
+    """`instruction` is the task's prompt in a benchmark, but the question itself in Alpaca's format."""
+    library = build_library([small])
+    assert dropped(library, {"instruction": QUESTION, "output": "盗窃罪"})
+    assert dropped(library, {"instruction": QUESTION}, "instruction")
+    assert dropped(library, {"id": QUESTION, "text": "天地玄黄"}, "id")
+    with pytest.raises(DataError, match="no text in any field"):
+        dropped(library, {"id": "x", "licence": "MIT"})
+
+
+def test_a_short_benchmark_text_is_found_beside_other_fields(small: Path) -> None:
+    library = build_library([small])
+    assert dropped(
+        library, {"question": "何谓要约邀请的撤回？", "answer": "撤回要约邀请的通知先于要约邀请到达受要约人。"}
+    )
+    assert not dropped(library, {"question": "何谓要约邀请的撤回，请举例说明？", "answer": "撤回。"})
+
+
+def test_the_callers_thresholds_choose_the_benchmark_text(tmp_path: Path) -> None:
+    """71 grams of a long text and all of a short one: each of the thresholds alone must see its own."""
+    rng = random.Random(9)
+    long, short = ("".join(rng.choices(CHARS, k=size)) for size in (1_000, 60))
+    library = build_library([write_benchmark(tmp_path / "b.jsonl", [{"question": long}, {"question": short}])])
+    text = long[:90] + "".join(rng.choices(CHARS, k=500)) + short
+    (by_grams,) = scan(library, [text], Thresholds(grams=60, containment=1.0))
+    (by_share,) = scan(library, [text], Thresholds(grams=500, containment=0.8))
+    assert by_grams.contaminated(Thresholds(grams=60, containment=1.0))
+    assert by_share.sample == "b.jsonl:2" and by_share.contaminated(Thresholds(grams=500, containment=0.8))
+    (many,) = scan(library, [long[:150] + short[:-10]], Thresholds(grams=100, containment=1.0))
+    assert many.sample == "b.jsonl:1" and many.contaminated(Thresholds(grams=100, containment=1.0))
+
+
+@pytest.mark.parametrize("name", ["more.json", "more.csv", "deep/more.parquet", "more.jsonl.bak"])
+def test_a_file_that_would_not_be_guarded_is_an_error(small: Path, name: str) -> None:
+    (small.parent / "README.md").write_text("about", encoding="utf-8")
+    (small.parent / "deep").mkdir()
+    assert build_library([small.parent]).summary()
+    (small.parent / name).write_text("[]", encoding="utf-8")
+    with pytest.raises(DataError, match=r"not \.jsonl or \.jsonl\.gz, so its samples would not be guarded"):
+        build_library([small.parent])
 
 
 def altered(text: str, rng: random.Random) -> str:
@@ -152,13 +210,17 @@ def altered(text: str, rng: random.Random) -> str:
 
 @pytest.mark.slow
 def test_planted_copies_in_real_benchmarks() -> None:
-    """200 altered texts among 20,000 clean records are found, no clean one is lost, JuDGE's judgments stay."""
+    """400 altered texts, half of them inside other text, among 20,000 clean records: all found, no clean one lost.
+
+    Inside other text only texts of 100 fingerprints that are no statute's are planted: shorter ones and quotations are
+    not promised to be found there. JuDGE's judgments stay.
+    """
     if not (DATA / "lexeval").is_dir():
         pytest.skip(f"no benchmark files in {DATA}; set LEGAL_RL_DATA")
     from retrieval_server.corpus import load_articles
     from retrieval_server.generated_cases import iter_generated_cases
 
-    statutes = (article.text for article in load_articles())
+    statutes = [article.text for article in load_articles()]
     library = build_library([DATA / "lawbench", DATA / "lexeval"], statutes)
     assert library.nbytes < 1e9
     rng = random.Random(7)
@@ -166,15 +228,20 @@ def test_planted_copies_in_real_benchmarks() -> None:
     for file in sorted((DATA / "lawbench" / "zero_shot").glob("*.gz")) + sorted((DATA / "lexeval").glob("*.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             texts += [text for record in map(json.loads, lines) for text in texts_of(record)]
-    planted = [altered(t, rng) for t in rng.sample([t for t in texts if len(characters(t)) >= NGRAM], 200)]
     facts = [case.facts for case in iter_generated_cases(seed=3, count=2_000)]
     clean = [fact[:80] + "".join(rng.choices(CHARS, k=150)) + fact[80:200] for fact in facts for _ in range(10)]
-    rows = [(text, False) for text in clean] + [(text, True) for text in planted]
+    assert len(set(clean)) == 20_000
+    whole = [altered(t, rng) for t in rng.sample([t for t in texts if len(characters(t)) >= NGRAM], 200)]
+    known = np.unique(np.concatenate([fingerprints(characters(text)) for text in statutes]))
+    own = [t for t in texts if (~find(known, fingerprints(characters(t)))[1]).sum() >= 100]
+    inside = [rng.choice(clean)[:150] + altered(t, rng) + rng.choice(clean)[:150] for t in rng.sample(own, 200)]
+    rows = [(text, False) for text in clean] + [(text, True) for text in whole + inside]
     rng.shuffle(rows)
     found = [overlap.contaminated(Thresholds()) for overlap in scan(library, (text for text, _ in rows))]
     missed = [text for (text, is_planted), hit in zip(rows, found, strict=True) if is_planted and not hit]
-    assert missed == [] and sum(found) == 200
+    assert missed == [] and sum(found) == 400
     with gzip.open(DATA / "judgments.jsonl.gz", "rt", encoding="utf-8") as lines:
         judgments = [r for r in map(json.loads, lines) if r["id"].startswith("judge-")]
+    assert len(judgments) > 300
     rows = decontaminate(judgments, library, fields=("facts", "reason", "result"))
     assert [record["id"] for record, _, drop in rows if drop] == []

@@ -20,27 +20,30 @@ from legal_rl.data.pipeline.distractors import (
     reject,
 )
 
-LABELLED = Path(__file__).parent / "labelled" / "distractors.tsv"
+LABELLED = Path(__file__).parent / "labelled"
 JUDGMENT = (
     "被告人张某犯抢劫罪，判处有期徒刑六年，罚金人民币一万元；被告人李某判处有期徒刑三年，罚金五千元；"
     "被告人王某判处有期徒刑二年；被告人赵某判处有期徒刑一年六个月，罚金二千元。"
 )
 
 
-def labelled() -> list[tuple[bool, str, str, str]]:
-    rows = [line.split("\t") for line in LABELLED.read_text(encoding="utf-8").splitlines()]
+def labelled(name: str) -> list[tuple[bool, str, str, str]]:
+    rows = [line.split("\t") for line in (LABELLED / name).read_text(encoding="utf-8").splitlines()]
     return [(label == "1", source, answer, candidate) for label, source, answer, candidate in rows]
 
 
-def test_precision_and_recall_on_the_labelled_set() -> None:
-    """Positive = a candidate that may be used."""
-    cases = labelled()
-    assert len(cases) >= 150 and len({case[1:] for case in cases}) == len(cases)
+@pytest.mark.parametrize(
+    ("name", "least", "floor"), [("distractors.tsv", 150, 0.95), ("distractors_held_out.tsv", 24, 0.85)]
+)
+def test_precision_and_recall_on_the_labelled_sets(name: str, least: int, floor: float) -> None:
+    """Positive = a candidate that may be used; no rule was changed for a case of the held-out set."""
+    cases = labelled(name)
+    assert len(cases) >= least and len({case[1:] for case in cases}) == len(cases)
     outcome = [(truth, reject(candidate, answer, source)) for truth, source, answer, candidate in cases]
     right = sum(truth and not why for truth, why in outcome)
     wrong = [(*case, why) for case, (truth, why) in zip(cases, outcome, strict=True) if truth == bool(why)]
     precision, recall = right / sum(not why for _, why in outcome), right / sum(truth for truth, _ in outcome)
-    assert precision >= 0.95 and recall >= 0.95, (precision, recall, wrong)
+    assert precision >= floor and recall >= floor, (precision, recall, wrong)
 
 
 def test_values_are_swapped_between_people() -> None:
@@ -83,6 +86,16 @@ def test_the_same_options_every_time() -> None:
     rows = [{"id": f"q{n}", "question": JUDGMENT, "answer": "罚金五千元"} for n in range(20)]
     assert list(add_choices(rows)) == list(add_choices(rows))
     assert len({tuple(record["choices"]) for record, _ in add_choices(rows)}) > 5
+
+
+def test_amounts_are_written_out_and_neighbours_are_told_apart() -> None:
+    made = make_choices("赃款共2479000元。", "2479000元", "x", 0)
+    assert made is not None and "3718500元" in made.options and not any("e+" in option for option in made.options)
+    options = make_choices("甲欠乙1000元，丙欠丁3000元。", "1000元", "x", 0, extra=["7000元", "9000元"])
+    assert options is not None
+    assert dict(zip(options.options, options.origins, strict=True)) == {
+        "1000元": "answer", "3000元": "swap", "7000元": "neighbour", "9000元": "neighbour"
+    }  # fmt: skip
 
 
 def test_by_hand() -> None:

@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 from legal_rl.data.pipeline.leakage import Leak, find_leak, suppress_leaks
 from legal_rl.data.pipeline.values import find_values
 
-LABELLED = Path(__file__).parent / "labelled" / "leakage.tsv"
+LABELLED = Path(__file__).parent / "labelled"
 
 
-def labelled() -> list[tuple[bool, str, str]]:
-    lines = LABELLED.read_text(encoding="utf-8").splitlines()
+def labelled(name: str = "leakage.tsv") -> list[tuple[bool, str, str]]:
+    lines = (LABELLED / name).read_text(encoding="utf-8").splitlines()
     return [(label == "1", question, answer) for label, question, answer in (line.split("\t") for line in lines)]
 
 
-def test_precision_and_recall_on_the_labelled_set() -> None:
-    cases = labelled()
-    assert len(cases) >= 150 and len({(q, a) for _, q, a in cases}) == len(cases)
+@pytest.mark.parametrize(("name", "least", "floor"), [("leakage.tsv", 150, 0.95), ("leakage_held_out.tsv", 24, 0.85)])
+def test_precision_and_recall_on_the_labelled_sets(name: str, least: int, floor: float) -> None:
+    """No rule was changed for a case of the held-out set."""
+    cases = labelled(name)
+    assert len(cases) >= least and len({(q, a) for _, q, a in cases}) == len(cases)
     outcome = [(leaks, find_leak(question, answer) is not None) for leaks, question, answer in cases]
     right = sum(truth and said for truth, said in outcome)
     wrong = [case[1:] for case, (truth, said) in zip(cases, outcome, strict=True) if truth != said]
     precision, recall = right / sum(said for _, said in outcome), right / sum(truth for truth, _ in outcome)
-    assert precision >= 0.95 and recall >= 0.95, (precision, recall, wrong)
+    assert precision >= floor and recall >= floor, (precision, recall, wrong)
 
 
 def kinds(text: str) -> list[tuple[str, object]]:
@@ -40,6 +42,10 @@ def kinds(text: str) -> list[tuple[str, object]]:
         ("三年以上十年以下有期徒刑", [("term", ("有期徒刑", 36.0, 120.0))]),
         ("缓刑四年，并处罚金１.５万元", [("probation", 48.0), ("fine", 15000.0)]),
         ("死刑，缓期二年执行", [("penalty", "死缓")]),
+        ("死刑并缓期两年执行", [("penalty", "死缓")]),
+        ("一年半有期徒刑，试用期半年", [("term", ("有期徒刑", 18.0)), ("duration", 6.0)]),
+        ("下半年起计算", []),
+        ("刑法第234条、第67条", [("article", ("刑法", 234, 0)), ("article", ("刑法", 67, 0))]),
         ("2016年3月28日盗走3,723元", [("date", (2016, 3, 28)), ("amount", 3723.0)]),
         ("刑法第133条之一", [("article", ("刑法", 133, 1))]),
         ("六十日内", [("duration", 2.0)]),

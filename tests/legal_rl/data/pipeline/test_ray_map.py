@@ -12,16 +12,23 @@ from legal_rl.data.pipeline import ray_map
 from legal_rl.data.readers.lines import read_lines, write_lines
 
 JUDGMENT = "张某被判处有期徒刑六年，李某有期徒刑三年，王某有期徒刑二年，赵某有期徒刑一年，罚金五千元。"
+BENCHMARK = "甲于某日在河边拾得钱包一只，内有现金若干，失主当场索要而甲拒不归还，问甲应当承担什么责任？"
 SCRIPT = """
 import sys
 from pathlib import Path
 import ray
-from legal_rl.data.pipeline.contamination import build_library
+from legal_rl.data.pipeline.library import build_library
 from legal_rl.data.pipeline.ray_map import ContaminationStage, distractor_stage, leakage_stage, map_on_ray
-ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=200 * 2**20, _temp_dir=sys.argv[4])
+from ray.cluster_utils import Cluster
+head = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False, "temp_dir": sys.argv[4]}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+ray.init(address=cluster.address)
+assert sum(node["Alive"] for node in ray.nodes()) == 2
 stages = [ContaminationStage(build_library([Path(sys.argv[3])])), leakage_stage, distractor_stage]
 print(map_on_ray(Path(sys.argv[1]), Path(sys.argv[2]), stages))
 ray.shutdown()
+cluster.shutdown()
 """
 
 
@@ -36,7 +43,7 @@ def questions(tmp_path: Path) -> Path:
                 "id": f"q{n}",
                 "question": leaking if n % 5 == 0 else f"第{n}案中张某的主刑是什么？",
                 "answer": "有期徒刑六年" if n % 7 else "无从比较的答案",
-                "source_text": f"第{n}案：{JUDGMENT}",
+                "source_text": f"第{n}案：{JUDGMENT}{BENCHMARK if n % 100 == 3 else ''}",
             }
             for n in range(700)
         ),
@@ -47,10 +54,7 @@ def questions(tmp_path: Path) -> Path:
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
     path = tmp_path / "bench.jsonl"
-    write_lines(
-        path,
-        [{"question": "甲于某日在河边拾得钱包一只，内有现金若干，失主当场索要而甲拒不归还，问甲应当承担什么责任？"}],
-    )
+    write_lines(path, [{"question": BENCHMARK}])
     return path
 
 
@@ -71,7 +75,7 @@ def test_blocks_may_be_cut_anywhere(questions: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 def test_two_ray_workers_write_the_same_bytes(questions: Path, benchmark: Path, tmp_path: Path) -> None:
-    from legal_rl.data.pipeline.contamination import build_library
+    from legal_rl.data.pipeline.library import build_library
 
     stages = [ray_map.ContaminationStage(build_library([benchmark])), ray_map.leakage_stage, ray_map.distractor_stage]
     ray_map.map_in_process(questions, tmp_path / "here.jsonl", stages)
@@ -80,3 +84,5 @@ def test_two_ray_workers_write_the_same_bytes(questions: Path, benchmark: Path, 
     done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+    hits = [n for n, (_, row) in enumerate(read_lines(tmp_path / "there.jsonl")) if row["stages"]["contamination"]]
+    assert hits == [3, 103, 203, 303, 403, 503, 603]

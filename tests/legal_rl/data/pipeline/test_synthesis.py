@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from legal_rl.data.pipeline.endpoint import (
 from legal_rl.data.pipeline.gates import gate1, read_feasibility
 from legal_rl.data.pipeline.profiles import builtin_profiles
 from legal_rl.data.pipeline.synthesis import ModelTeacher, estimate, load_prompt, make_all, read_synthesis
+from legal_rl.data.readers.lines import DataError
 from legal_rl.data.readers.sources import SourceText
 
 PROFILE = builtin_profiles()["concept_comprehension"]
 Pairs = list[tuple[SourceText, Any]]
+Make = Callable[..., ModelTeacher]
 
 
 @pytest.fixture
@@ -36,61 +39,89 @@ def pairs(material: list[SourceText]) -> Pairs:
     return [(source, PROFILE) for source in material[:40]]
 
 
-def teacher(toy: Any, cache: Path, **settings: object) -> ModelTeacher:
-    endpoint = TeacherEndpoint.model_validate({"base_url": toy.url, "model": "toy", **settings})
-    return ModelTeacher(EndpointTeacher(endpoint, AnswerCache(cache)))
+@pytest.fixture
+def open_caches() -> Iterator[list[AnswerCache]]:
+    caches: list[AnswerCache] = []
+    yield caches
+    for cache in caches:
+        cache.close()
 
 
-def test_trouble_is_survived_and_unusable_answers_are_counted(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
-    asked = teacher(toy, tmp_path / "answers.jsonl", concurrency=4)
+@pytest.fixture
+def teacher(toy: Any, open_caches: list[AnswerCache]) -> Callable[..., ModelTeacher]:
+    """A teacher on a cache; the one before it gives its file up, as at the end of a run."""
+
+    def make(cache: Path, **settings: object) -> ModelTeacher:
+        for other in open_caches:
+            other.close()
+        open_caches.append(AnswerCache(cache))
+        endpoint = TeacherEndpoint.model_validate({"base_url": toy.url, "model": "toy", **settings})
+        return ModelTeacher(EndpointTeacher(endpoint, open_caches[-1]))
+
+    return make
+
+
+def test_trouble_is_survived_and_unusable_answers_are_counted(
+    toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path
+) -> None:
+    asked = teacher(tmp_path / "answers.jsonl", concurrency=4)
     outcomes = make_all(pairs, asked)
     assert [o.source_id for o in outcomes] == [s.id for s, _ in pairs], "in their order"
     assert set(toy.failures) == {"429", "500", "dropped"} and asked.endpoint.spending.retried == toy.failures.total()
     reasons = Counter(o.reason for o in outcomes if o.record is None)
     assert reasons["没有定义"] == 1 and {r for r in reasons if r != "没有定义"} <= {
-        "invalid JSON: cut off", "invalid JSON", "task mismatch", "missing answer",
+        "invalid JSON: cut off", "invalid JSON", "task mismatch", "missing answer"
     }  # fmt: skip
-    assert sum(o.record is not None for o in outcomes) >= 25
+    assert sum(o.record is not None for o in outcomes) >= 20
     assert toy.temperatures == {0.1} and toy.most_in_work <= 4
     record = next(o.record for o in outcomes if o.record)
     assert [step.stage for step in record.history] == ["gate1", "gate2", "synthesis"]
-    assert (record.source, record.licence, record.articles) == ("toy", "MIT", ("试行法第0条",))
+    assert (record.source, record.licence, record.articles) == ("toy", "MIT", (f"试行法第{record.source_id[2:]}条",))
 
 
-def test_a_rerun_costs_nothing(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
-    first = make_all(pairs, teacher(toy, tmp_path / "answers.jsonl"))
+def test_a_rerun_costs_nothing(toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path) -> None:
+    first = make_all(pairs, teacher(tmp_path / "answers.jsonl"))
     paid = toy.sent.total()
-    again = teacher(toy, tmp_path / "answers.jsonl")
+    again = teacher(tmp_path / "answers.jsonl")
     assert make_all(pairs, again) == first
     assert toy.sent.total() == paid and again.endpoint.spending.asked == 0
     assert again.endpoint.spending.cached == paid
 
 
-def test_a_dead_endpoint_is_an_error_and_what_was_paid_stays(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
-    make_all(pairs[:5], teacher(toy, tmp_path / "answers.jsonl"))
+def test_a_dead_endpoint_is_an_error_and_what_was_paid_stays(
+    toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path
+) -> None:
+    make_all(pairs[:5], teacher(tmp_path / "answers.jsonl"))
     toy.down = True
     with pytest.raises(TeacherError, match=r"failed after 1 retries.*run the same command again"):
-        make_all(pairs, teacher(toy, tmp_path / "answers.jsonl", max_retries=1))
+        make_all(pairs, teacher(tmp_path / "answers.jsonl", max_retries=1))
     toy.down = False
-    assert len(make_all(pairs, teacher(toy, tmp_path / "answers.jsonl"))) == 40
+    assert len(make_all(pairs, teacher(tmp_path / "answers.jsonl"))) == 40
     assert max(toy.sent.values()) == 1
 
 
-def test_the_budget_stops_the_run(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
-    asked = teacher(toy, tmp_path / "answers.jsonl", token_budget=2_000, concurrency=1)
-    with pytest.raises(BudgetError, match="token budget of 2,000 used up"):
+def test_the_budget_stops_the_run(toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path) -> None:
+    """Whatever is on its way counts with all it may still cost, and a second run starts from what is spent."""
+    settings = {"max_tokens": 100, "concurrency": 8}
+    asked = teacher(tmp_path / "answers.jsonl", token_budget=4_000, **settings)
+    with pytest.raises(BudgetError, match="token budget of 4,000 used up"):
         make_all(pairs, asked)
     spending = asked.endpoint.spending
-    assert 1_500 < spending.tokens_in + spending.tokens_out <= 2_120
+    assert 2_400 < spending.tokens_in + spending.tokens_out <= 4_000
+    assert toy.sent.total() * 120 == spending.tokens_in + spending.tokens_out, "all that was paid is kept"
+    sent = toy.sent.total()
+    with pytest.raises(BudgetError):
+        make_all(pairs, teacher(tmp_path / "answers.jsonl", token_budget=4_000, **settings))
+    assert toy.sent.total() == sent
 
 
-def test_the_estimate_is_made_before_the_run(toy: Any, pairs: Pairs, tmp_path: Path) -> None:
+def test_the_estimate_is_made_before_the_run(toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path) -> None:
     endpoint = TeacherEndpoint(base_url=toy.url, model="toy", price_in=2.0, price_out=8.0)
     cost = estimate(pairs, endpoint, set())
     assert cost["requests"] == 80 and toy.attempts.total() == 0
-    assert cost["cost_at_most"] == round((cost["tokens_in"] * 2 + cost["tokens_out_at_most"] * 8) / 1e6, 4)
-    make_all(pairs, ModelTeacher(EndpointTeacher(endpoint, AnswerCache(tmp_path / "answers.jsonl"))))
-    cached = set(AnswerCache(tmp_path / "answers.jsonl").answers)
+    assert cost["cost"] == round((cost["tokens_in"] * 2 + cost["tokens_out"] * 8) / 1e6, 4)
+    make_all(pairs, teacher(tmp_path / "answers.jsonl"))
+    cached = set(AnswerCache(tmp_path / "answers.jsonl", read_only=True).answers)
     left = estimate(pairs, endpoint, cached)
     assert left["requests"] == 1, "the infeasible pair was never asked for a question"
 
@@ -106,6 +137,54 @@ def test_a_torn_line_of_the_cache_is_cut_off(tmp_path: Path) -> None:
     assert again.answers == {"a": Answer("甲")}
     again.put("b", Answer("乙"))
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_damaged_line_and_a_second_writer_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    cache = AnswerCache(path)
+    cache.put("a", Answer("\ud83d", "stop", 3, 4))
+    with pytest.raises(DataError, match="another run is writing to it"):
+        AnswerCache(path)
+    assert AnswerCache(path, read_only=True).answers == {"a": Answer("\ud83d", "stop", 3, 4)}
+    cache.close()
+    with path.open("a", encoding="utf-8") as out:
+        out.write('{"key": "b"\n{"key": "c", "text": "乙"}\n')
+    with pytest.raises(DataError, match=r"answers\.jsonl, line 2: not an answer of the teacher"):
+        AnswerCache(path)
+    assert not (tmp_path / "none").exists() and AnswerCache(tmp_path / "none" / "a", read_only=True).answers == {}
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_same_request_at_the_same_time_is_sent_once(toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path) -> None:
+    toy.delay_s = 0.05
+    asked = teacher(tmp_path / "answers.jsonl")
+    outcomes = make_all([pairs[0]] * 6, asked)
+    assert len({(o.reason, o.record) for o in outcomes}) == 1
+    assert set(toy.sent.values()) == {1} and asked.endpoint.spending.asked == toy.sent.total() <= 2
+    assert asked.endpoint.spending.shared >= 5
+
+
+def test_replies_that_are_no_completions_are_asked_again(toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path) -> None:
+    """HTML, cut-off JSON and missing choices with status 200; half a surrogate pair is an answer, but no text."""
+    expected = make_all(pairs, teacher(tmp_path / "straight.jsonl"))
+    toy.attempts.clear()
+    toy.garbled = True
+    assert make_all(pairs, teacher(tmp_path / "answers.jsonl")) == expected
+    assert {name for name in toy.failures if "garbled" in name} >= {"garbled 4", "garbled 5"}
+    toy.attempts.clear()
+    with pytest.raises(TeacherError, match=r"failed after 0 retries: .*run the same command again"):
+        make_all(pairs, teacher(tmp_path / "none.jsonl", max_retries=0))
+
+
+def test_the_first_error_stops_new_requests_and_keeps_those_on_their_way(
+    toy: Any, pairs: Pairs, teacher: Make, tmp_path: Path
+) -> None:
+    toy.delay_s = 0.05
+    asked = teacher(tmp_path / "answers.jsonl", max_retries=0, concurrency=4)
+    with pytest.raises(TeacherError):
+        make_all(pairs, asked)
+    assert toy.sent.total() == len(asked.endpoint.cache.answers), "what was paid is kept"
+    assert toy.attempts.total() < 30, "nothing is sent after the error"
 
 
 def test_what_a_teacher_may_answer() -> None:
@@ -149,7 +228,7 @@ def test_a_killed_build_ends_as_a_straight_one_and_pays_nothing_twice(toy: Any, 
 
     done = subprocess.run(command(tmp_path / "straight"), capture_output=True, text=True, timeout=1_200)
     assert done.returncode == 0, done.stderr[-2000:]
-    toy.attempts.clear(), toy.sent.clear(), toy.billed.clear()
+    toy.attempts.clear(), toy.sent.clear()
     killed = tmp_path / "killed"
     for stop_at in sorted(random.Random().sample(range(5, 70), 2)):
         process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -165,5 +244,5 @@ def test_a_killed_build_ends_as_a_straight_one_and_pays_nothing_twice(toy: Any, 
         assert (killed / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name
     keys = [json.loads(line)["key"] for line in (killed / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(keys) == len(set(keys)), "every answer is stored once"
-    assert set(toy.billed.values()) == {1} and set(keys) == set(toy.billed)
+    assert set(keys) == set(toy.sent)
     assert sum(n - 1 for n in toy.sent.values()) <= 2 * 4, "only what was on its way at a kill is asked again"

@@ -21,6 +21,7 @@ BROKEN = [
     ("id,question,answer\n1,甲,乙\n", "line 1", "looks like CSV; turn it into JSON Lines"),
     ("\ufeff".encode("utf-16") + GOOD.encode("utf-16-le"), "line 1", "UTF-16"),
     ("[\n", "line 1", "jq -c"),
+    ('{"question": "\\ud83d", "answers": ["x"]}\n', "line 1", "half of a surrogate pair"),
     (GOOD + "[1, 2]\n", "line 2", "expected an object, found list"),
     ('{"nonsense": 1}\n', "line 1", "fit no known format; known: cail2018"),
     ("", "", "holds no record"),
@@ -88,3 +89,11 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
         out.write({"a": 1})
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_reads_on_after_a_bad_element_of_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "qa.json"
+    good = '{"question": "何谓要约？", "answers": ["意思表示"]}'
+    path.write_text(f'[{good}, 3, {{"question": "甲"}}, {good}]', encoding="utf-8")
+    report = inspect_file(path)
+    assert (report.records, report.num_problems) == (2, 2) and "element 2" in report.problems[0]
