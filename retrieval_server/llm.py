@@ -69,6 +69,9 @@ class ChatModel:
         if client := self._client.pop():
             await client.close()
 
+    def count_usage(self, usage: Any) -> None:
+        """Told what every answer cost, in the context of the search that asked; nothing is done with it here."""
+
     def _count(self, outcome: str) -> None:
         self.calls[outcome] = self.calls.get(outcome, 0) + 1
 
@@ -116,6 +119,7 @@ class ChatModel:
             },
             extra_body=body or None,
         )
+        self.count_usage(getattr(answer, "usage", None))
         choices = getattr(answer, "choices", None)
         if not choices or choices[0].message is None:
             raise AssistantError(f"Assistant LLM {self.config.model} sent an answer without choices")

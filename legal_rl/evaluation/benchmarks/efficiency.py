@@ -22,6 +22,7 @@ COMPLEXITY = {
 }
 """The paper's two groups: 1.2–1.7 turns for the first, 3.1–4.3 for the second (section 5.2)."""
 _TOKENS = ("input_tokens", "output_tokens", "reasoning_tokens", "retrieval_tokens")
+_ASSISTANT = ("assistant_input_tokens", "assistant_output_tokens")
 
 
 def summarise_cost(entries: Sequence[Mapping[str, Any]], tasks: Mapping[str, Task]) -> dict[str, Any]:
@@ -46,13 +47,15 @@ def summarise_cost(entries: Sequence[Mapping[str, Any]], tasks: Mapping[str, Tas
 
 def throughput(entries: Sequence[Mapping[str, Any]], wall_s: float) -> float:
     """Output tokens per second of the whole pipeline, thoughts and searches included (paper, appendix B.4)."""
-    return sum(entry["usage"].get("output_tokens", 0) for entry in entries) / wall_s if wall_s > 0 else 0.0
+    names = ("output_tokens", "assistant_output_tokens")
+    total = sum(entry["usage"].get(name, 0) for entry in entries for name in names)
+    return total / wall_s if wall_s > 0 else 0.0
 
 
 def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not rows:
         return {"n": 0}
-    usage = {name: _mean([row["usage"].get(name, 0) for row in rows]) for name in _TOKENS}
+    usage = {name: _mean([row["usage"].get(name, 0) for row in rows]) for name in (*_TOKENS, *_ASSISTANT)}
     seconds = np.asarray([row["seconds"] for row in rows])
     p50, p95 = np.percentile(seconds, [50, 95])
     return {
@@ -60,13 +63,14 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "searches": _mean([len(row["queries"]) for row in rows]),
         "turns": _mean([max(len(row["turns"]), 1) for row in rows]),
         **usage,
-        "tokens": usage["input_tokens"] + usage["output_tokens"],
+        "tokens": sum(usage[name] for name in ("input_tokens", "output_tokens", *_ASSISTANT)),
         "retrieval_estimated": any(row["usage"].get("retrieval_estimated") for row in rows),
         "seconds": float(seconds.mean()),
         "seconds_p50": float(p50),
         "seconds_p95": float(p95),
         "tool_s": _mean([row["tool_s"] for row in rows]),
         "retries": _mean([row["usage"].get("retries", 0) for row in rows]),
+        "cut": sum(row["usage"].get("cut", 0) for row in rows),
     }
 
 

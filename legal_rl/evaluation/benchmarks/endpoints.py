@@ -20,13 +20,15 @@ from envs.policy import Budget, OpenAIPolicy
 from envs.tokens import Dialogue
 from envs.types import Completion
 from legal_rl.evaluation.benchmarks.settings import Endpoint
+from retrieval_server.llm import ChatModel
 from retrieval_server.loops import PerLoop
 
 if TYPE_CHECKING:
     import openai
 
 LONGEST_PAUSE_S = 8.0
-_THOUGHT = re.compile(r"\A\s*<think>(.*?)(?:</think>|\Z)", re.DOTALL)
+_THOUGHT = re.compile(r"\A(?:\s*<think>)?.*?</think>|\A\s*<think>.*\Z", re.DOTALL)
+"""With or without its opening tag (Qwen3's template writes that into the prompt); unfinished only with it."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 
 
@@ -42,6 +44,10 @@ class Meter:
     """Part of `output_tokens`, where the endpoint tells."""
     cut: int = 0
     """Answers that the token limit ended."""
+    assistant_calls: int = 0
+    assistant_input_tokens: int = 0
+    assistant_output_tokens: int = 0
+    """Of the Assistant's LLM, where the Assistant runs in this process; remembered answers cost nothing."""
 
     def add(self, usage: Any) -> None:
         """Count one answer's usage; endpoints that report none count only the call."""
@@ -50,6 +56,12 @@ class Meter:
         self.output_tokens += getattr(usage, "completion_tokens", 0) or 0
         details = getattr(usage, "completion_tokens_details", None)
         self.reasoning_tokens += getattr(details, "reasoning_tokens", 0) or 0
+
+    def add_assistant(self, usage: Any) -> None:
+        """Count one answer of the Assistant's LLM."""
+        self.assistant_calls += 1
+        self.assistant_input_tokens += getattr(usage, "prompt_tokens", 0) or 0
+        self.assistant_output_tokens += getattr(usage, "completion_tokens", 0) or 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
@@ -82,7 +94,7 @@ def final_answer(text: str) -> str:
 
 
 async def retried(ask: Any, max_retries: int, where: str) -> Any:
-    """`await ask()` with exponential pauses; connection errors, 408, 429, 5xx and unreadable answers pass.
+    """`await ask()` with exponential pauses; connection errors, 429, 5xx and unreadable answers pass.
 
     Raises:
         PolicyError: a refusal, or the last failure when the retries are used up.
@@ -106,7 +118,15 @@ async def retried(ask: Any, max_retries: int, where: str) -> Any:
         return await retrying(ask)
     except (openai.OpenAIError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
-        raise PolicyError(f"{where} failed after {max_retries} retries: {text or type(error).__name__}") from error
+        tries = f" after {max_retries} retries" if isinstance(error, passing) else ""
+        raise PolicyError(f"{where} failed{tries}: {text or type(error).__name__}") from error
+
+
+class MeteredChatModel(ChatModel):
+    """The Assistant's LLM, its tokens counted to the sample whose search asked it."""
+
+    def count_usage(self, usage: Any) -> None:
+        current_meter().add_assistant(usage)
 
 
 class ChatAnswerer:

@@ -24,7 +24,7 @@ Entry = dict[str, Any]
 
 
 class Journal:
-    """Appends entries; the last entry of a sample counts, and only one that is ok ends it."""
+    """Appends entries; the last entry of a sample counts, and only a failed one is asked again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,14 +36,20 @@ class Journal:
         self._file = path.open("a", encoding="utf-8")
 
     def done(self, sample: Sample) -> bool:
-        """The sample was answered; failed ones are tried again."""
-        return self.entries.get(sample.id, {}).get("status") == "ok"
+        """The sample was answered, or the mode does not apply to it; failed ones are tried again."""
+        return self.entries.get(sample.id, {}).get("status") in ("ok", "not_applicable")
 
     def add(self, entry: Entry) -> None:
-        """Append one entry and flush it."""
-        self._file.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
+        """Append one entry and flush it; half a surrogate pair, which no file can hold, becomes `?`."""
+        line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace").decode("utf-8")
+        self._file.write(line + "\n")
         self._file.flush()
-        self.entries[entry["id"]] = entry
+        self.entries[entry["id"]] = json.loads(line)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of the run when its last entry was written, all starts together."""
+        return max((entry.get("wall_s", 0.0) for entry in self.entries.values()), default=0.0)
 
     def close(self, samples: list[Sample]) -> list[Entry]:
         """Write the journal anew in the order of the samples, one entry each, and return the entries."""
@@ -55,11 +61,13 @@ class Journal:
 
 def answered_entry(sample: Sample, answered: Answered, meter: Meter, seconds: float) -> Entry:
     """What a sample page needs: question, trajectory, evidence, answer, reference, and what it cost."""
-    rollout = answered.rollout
-    usage = meter.as_dict() | _rollout_usage(rollout) if rollout is not None and rollout.tokens else meter.as_dict()
-    if "retrieval_tokens" not in usage:
-        chars = sum(len(unit.text) for unit in answered.evidence)
-        usage |= {"retrieval_tokens": round(chars / CHARS_PER_TOKEN), "retrieval_estimated": 1}
+    rollout, usage = answered.rollout, meter.as_dict()
+    exact = _rollout_usage(rollout) if rollout is not None and rollout.tokens else {}
+    usage |= {name: usage.get(name, 0) + count for name, count in exact.items()}  # the meter has the Judge's part
+    counted = {unit.id for unit in rollout.evidence} if rollout is not None and exact else set()
+    chars = sum(len(unit.text) for unit in answered.evidence if unit.id not in counted)
+    usage["retrieval_tokens"] = usage.get("retrieval_tokens", 0) + round(chars / CHARS_PER_TOKEN)
+    usage["retrieval_estimated"] = int(chars > 0)
     return _head(sample) | {
         "status": "ok",
         "prediction": answered.text,
@@ -73,6 +81,9 @@ def answered_entry(sample: Sample, answered: Answered, meter: Meter, seconds: fl
         "usage": usage,
         "seconds": round(seconds, 4),
         "tool_s": round(answered.tool_s, 4),
+        "degraded": answered.degraded,
+        "made_up": answered.made_up,
+        "short": answered.short,
     }
 
 
@@ -80,6 +91,12 @@ def failed_entry(sample: Sample, reason: str, meter: Meter, seconds: float) -> E
     """An outage: counted and asked again by the next run, never scored."""
     head = _head(sample) | {"status": "failed", "reason": reason, "question": sample.prompt}
     return head | {"reference": sample.reference, "usage": meter.as_dict(), "seconds": round(seconds, 4)}
+
+
+def skipped_entry(sample: Sample, reason: str) -> Entry:
+    """The mode has nothing to do with this sample: not asked again, and neither scored nor a failure."""
+    head = _head(sample) | {"status": "not_applicable", "reason": reason, "question": sample.prompt}
+    return head | {"reference": sample.reference, "usage": {}, "seconds": 0.0}
 
 
 def _head(sample: Sample) -> Entry:
@@ -107,7 +124,6 @@ def _rollout_usage(rollout: Rollout) -> dict[str, int]:
         "input_tokens": sum(first.values()),
         "output_tokens": sum(record.policy_mask),
         "retrieval_tokens": sum(record.evidence),
-        "retrieval_estimated": 0,
     }
 
 

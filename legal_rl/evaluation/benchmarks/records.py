@@ -22,6 +22,10 @@ class BenchmarkError(LegalRLError):
     """A benchmark's task, data or prediction file cannot be used; the text names file, record and field."""
 
 
+class NotApplicableError(BenchmarkError):
+    """A mode has nothing to do with a sample, such as an oracle without gold: neither an answer nor a failure."""
+
+
 class ReferenceFormatError(BenchmarkError):
     """A reference answer does not have the form that its grader needs.
 

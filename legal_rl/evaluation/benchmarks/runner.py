@@ -17,6 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from envs.errors import PolicyError
 from legal_rl.errors import ConfigError
 from legal_rl.evaluation.benchmarks.efficiency import summarise_cost, throughput
 from legal_rl.evaluation.benchmarks.endpoints import metering
-from legal_rl.evaluation.benchmarks.journal import Entry, Journal, answered_entry, failed_entry
+from legal_rl.evaluation.benchmarks.graders import grade_example
+from legal_rl.evaluation.benchmarks.journal import Entry, Journal, answered_entry, failed_entry, skipped_entry
 from legal_rl.evaluation.benchmarks.predictions import write_json, write_lines
-from legal_rl.evaluation.benchmarks.records import BenchmarkError, Mode
+from legal_rl.evaluation.benchmarks.records import BenchmarkError, Mode, NotApplicableError, ReferenceFormatError
 from legal_rl.evaluation.benchmarks.samples import Sample
 from legal_rl.evaluation.benchmarks.scoring import TaskScore, average, score_examples
 from legal_rl.evaluation.benchmarks.settings import BenchmarkConfig, RunMode, check_mode
@@ -52,20 +54,49 @@ def run_benchmark(
 
     Raises:
         ConfigError: the settings do not fit the mode, or `out` holds another run.
+        ReferenceFormatError: a reference that no answer could be graded with; told before anything is asked.
         BenchmarkError: nothing answered any more; what was answered is kept.
     """
     check_mode(config, mode)
+    check_references(samples)
     _claim(out, benchmark, samples, config, mode)
     journal = Journal(out / "trace.jsonl")
-    started = time.perf_counter()
     missing = [sample for sample in samples if not journal.done(sample)]
+    clock = _Clock(max(journal.wall_s, _read_run(out).get("wall_s", 0.0)), time.perf_counter())
     try:
         if missing:
-            asyncio.run(_answer_all(samples, missing, config, mode, journal, progress))
-    finally:
+            asyncio.run(_answer_all(samples, missing, config, mode, journal, clock, progress))
+    finally:  # an interrupted run has taken its time too; a killed one has it in its journal
         entries = journal.close(list(samples))
-    _add_wall(out, time.perf_counter() - started if missing else 0.0)
+        if missing:
+            write_json(out / "run.json", _read_run(out) | {"wall_s": clock.seconds})
     return finish(out, benchmark, mode, samples, entries)
+
+
+def check_references(samples: Sequence[Sample]) -> None:
+    """Grade a stand-in for every answer, so that a broken reference is told before hours of questions.
+
+    Raises:
+        ReferenceFormatError: names the sample.
+    """
+    for sample in samples:
+        for mode in ("upstream", "fixed"):
+            try:
+                grade_example(sample.task, sample.example("甲"), mode)
+            except ReferenceFormatError as error:
+                raise ReferenceFormatError(f"{sample.id}: {error}", error.upstream) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """Wall time of a run over all its starts."""
+
+    before_s: float
+    started: float
+
+    @property
+    def seconds(self) -> float:
+        return round(self.before_s + time.perf_counter() - self.started, 3)
 
 
 def finish(out: Path, benchmark: str, mode: str, samples: Sequence[Sample], entries: Sequence[Entry]) -> dict[str, Any]:
@@ -73,14 +104,17 @@ def finish(out: Path, benchmark: str, mode: str, samples: Sequence[Sample], entr
     by_id = {entry["id"]: entry for entry in entries if entry["status"] == "ok"}
     _write_predictions(out / "predictions", benchmark, samples, by_id)
     upstream, fixed = (_score(samples, by_id, m) for m in ("upstream", "fixed"))
+    skipped = {entry["id"] for entry in entries if entry["status"] == "not_applicable"}
     failed = {s.task.id: 0 for s in samples}
     for sample in samples:
-        failed[sample.task.id] += sample.id not in by_id
+        failed[sample.task.id] += sample.id not in by_id and sample.id not in skipped
     scores = {
         "benchmark": benchmark,
         "mode": mode,
         "n": len(samples),
         "failed": sum(failed.values()),
+        "not_applicable": len(skipped),
+        **{name: sum(entry.get(name, 0) for entry in by_id.values()) for name in ("degraded", "made_up", "short")},
         "average": _plain(average(list(upstream.values()))),
         "average_fixed": _plain(average(list(fixed.values()))),
         "by_category": _by_category(upstream),
@@ -94,7 +128,7 @@ def finish(out: Path, benchmark: str, mode: str, samples: Sequence[Sample], entr
     }
     write_json(out / "scores.json", scores)
     write_lines(out / "samples.jsonl", _sample_rows(samples, by_id, upstream, fixed))
-    wall = json.loads((out / "run.json").read_text(encoding="utf-8")).get("wall_s", 0.0)
+    wall = _read_run(out).get("wall_s", 0.0)
     cost = summarise_cost(entries, load_tasks(benchmark))
     write_json(out / "efficiency.json", cost | {"wall_s": wall, "output_tokens_per_s": throughput(entries, wall)})
     return scores
@@ -106,6 +140,7 @@ async def _answer_all(
     config: BenchmarkConfig,
     mode: RunMode,
     journal: Journal,
+    clock: _Clock,
     progress: Progress,
 ) -> None:
     neighbours = _neighbours(samples)
@@ -122,7 +157,7 @@ async def _answer_all(
         try:
             for next_one in asyncio.as_completed(tasks):
                 entry = await next_one
-                journal.add(entry)
+                journal.add(entry | {"wall_s": clock.seconds})
                 failures = failures + 1 if entry["status"] == "failed" else 0
                 if failures >= config.give_up_after:
                     raise BenchmarkError(f"{failures} samples in a row failed, the last one: {entry['reason']}")
@@ -142,19 +177,27 @@ async def _answer_one(system: System, sample: Sample, neighbour: Sample, deadlin
                 answered = await system.answer(sample, neighbour)
         except TimeoutError:
             reason = f"no answer within {deadline_s:g} s"
+        except NotApplicableError as error:
+            return skipped_entry(sample, str(error))
         except (PolicyError, RetrievalError) as error:
             reason = str(error)
+        except Exception as error:  # one sample's surprise must not cost the others their answers
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         else:
             return answered_entry(sample, answered, meter, time.perf_counter() - started)
         return failed_entry(sample, reason, meter, time.perf_counter() - started)
 
 
 def _neighbours(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """The sample behind each one in its task, the first behind the last."""
+    """The sample behind each one in its task, the first behind the last; one alone in its task has another task's."""
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.task.id, []).append(sample)
-    return {s.id: group[(i + 1) % len(group)] for group in groups.values() for i, s in enumerate(group)}
+    found = {s.id: group[(i + 1) % len(group)] for group in groups.values() for i, s in enumerate(group)}
+    for place, sample in enumerate(samples):
+        if found[sample.id] is sample:
+            found[sample.id] = samples[(place + 1) % len(samples)]
+    return found
 
 
 def _score(samples: Sequence[Sample], by_id: dict[str, Entry], mode: Mode) -> dict[str, TaskScore]:
@@ -223,7 +266,7 @@ def _claim(out: Path, benchmark: str, samples: Sequence[Sample], config: Benchma
     }
     path = out / "run.json"
     if path.is_file():
-        old = json.loads(path.read_text(encoding="utf-8"))
+        old = _read_run(out)
         changed = [name for name in values if _answering(old.get(name)) != _answering(values[name])]
         if changed:
             raise ConfigError(f"{out}: holds a run with another {changed[0]}; choose another --out")
@@ -244,10 +287,15 @@ def _answering(value: Any) -> Any:
     return kept
 
 
-def _add_wall(out: Path, seconds: float) -> None:
+def _read_run(out: Path) -> dict[str, Any]:
     path = out / "run.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    write_json(path, values | {"wall_s": round(values.get("wall_s", 0.0) + seconds, 3)})
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"{path}: cannot be read ({error}); choose another --out") from None
+    if not isinstance(values, dict):
+        raise BenchmarkError(f"{path}: must be a JSON object; choose another --out")
+    return values
 
 
 def _plain(value: float) -> float | None:

@@ -1,7 +1,8 @@
 """Settings of one benchmark run: who answers, where evidence comes from, how patient we are. Unknown keys are errors.
 
 lawyer: {base_url: "http://127.0.0.1:8000/v1", model: legal-r1}      # or lawyer_model: runs/quickstart/grpo/model
-judge: {base_url: "http://127.0.0.1:8002/v1", model: Qwen/Qwen3-8B}
+judge: {base_url: "http://127.0.0.1:8002/v1", model: Qwen/Qwen3-8B,
+        extra_body: {chat_template_kwargs: {enable_thinking: false}}}   # thoughts would use up the tokens
 retrieval_url: "http://127.0.0.1:8100"                               # or index_dir: runs/quickstart/index
 """
 
@@ -27,6 +28,8 @@ RunMode = Literal[
 MODES: tuple[RunMode, ...] = get_args(RunMode)
 FIXED_TURNS: dict[str, int] = {"one_turn": 1, "three_turn": 3}
 WITHOUT_EVIDENCE: tuple[str, ...] = ("plain", "judge_only")
+OWN_ASSISTANT: tuple[str, ...] = ("hybrid", "rerank", "no_rerank", "no_summary")
+"""Modes that differ in how the Assistant works: one behind an address works as it was started."""
 MAX_RETRIES = 5
 """Paper, appendix B.1."""
 
@@ -98,8 +101,13 @@ def check_mode(config: BenchmarkConfig, mode: str) -> None:
         raise ConfigError(f"mode {mode} needs a Lawyer: name `lawyer` or `lawyer_model` in the settings")
     if mode not in WITHOUT_EVIDENCE and not (config.retrieval_url or config.index_dir):
         raise ConfigError(f"mode {mode} retrieves: name `retrieval_url` or `index_dir` in the settings")
-    if mode in ("no_rerank", "no_summary") and not config.index_dir:
-        raise ConfigError(f"mode {mode} changes the Assistant: it must run in this process, name `index_dir`")
+    if mode in OWN_ASSISTANT and not config.index_dir:
+        raise ConfigError(f"mode {mode} sets the Assistant: it must run in this process, name `index_dir`")
+    if mode in OWN_ASSISTANT and mode != "hybrid" and config.assistant.llm is None:
+        raise ConfigError(f"mode {mode} is about the Assistant's LLM: name `assistant.llm` in the settings")
+    for one, other in (("lawyer", "lawyer_model"), ("retrieval_url", "index_dir")):
+        if getattr(config, one) and getattr(config, other):
+            raise ConfigError(f"`{one}` and `{other}` are both set (with --run, by the run): keep one, empty the other")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -122,9 +130,11 @@ def _of_run(run: Path) -> dict[str, Any]:
     model = next((run / stage / "model" for stage in ("grpo", "sft") if (run / stage / "model").is_dir()), None)
     if model is None:
         raise ConfigError(f"{run}: no trained model (grpo/model or sft/model); finish the run first")
+    length = config.grpo.max_prompt_tokens + config.environment.max_response_tokens
     return {
         "lawyer_model": str(model),
         "index_dir": str(config.index_path if config.index_path.is_dir() else run / "index"),
         "assistant": config.assistant.model_dump(),
         "environment": config.environment.model_dump(),
+        "engine": {"max_model_len": length, "seed": config.seed},
     }

@@ -4,13 +4,13 @@ plain       question ───────────────────�
 judge_only  question ── no evidence ───────────────> Judge
 hybrid      question ── one search, no LLM ────────> Judge          rerank: with the Assistant's LLM
 full        question ── Lawyer's rollout ──────────> Judge          one_turn, three_turn: a fixed number of searches
-oracle      question ── gold articles ─────────────> Judge          shuffled: the evidence of another question
+oracle      question ── gold articles ─────────────> Judge          shuffled: one search with another question
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +22,14 @@ from envs.policy import Policy
 from envs.prompt_files import fill
 from envs.rendering import render_unit
 from envs.rollout import run_rollout
-from envs.types import Question, Rollout
-from legal_rl.errors import ConfigError
-from legal_rl.evaluation.benchmarks.endpoints import ChatAnswerer, MeteredPolicy, final_answer
+from envs.types import Precedent, Question, Rollout, Statute
+from legal_rl.evaluation.benchmarks.endpoints import ChatAnswerer, MeteredChatModel, MeteredPolicy, final_answer
+from legal_rl.evaluation.benchmarks.records import NotApplicableError
 from legal_rl.evaluation.benchmarks.samples import Sample
 from legal_rl.evaluation.benchmarks.settings import FIXED_TURNS, BenchmarkConfig, RunMode, check_mode
+from retrieval_server.citations import resolve_citations
 from retrieval_server.errors import RetrievalError
-from retrieval_server.types import MAX_QUERY_CHARS, Evidence, Retriever, SearchQuery, Source, Status
+from retrieval_server.types import MAX_QUERY_CHARS, Evidence, Retriever, SearchQuery, SearchResult, Source, Status
 
 FIXED_PROMPT = Path(__file__).parent / "prompts" / "lawyer_fixed_turns.txt"
 NO_EVIDENCE = "（无）"
@@ -44,6 +45,12 @@ class Answered:
     queries: tuple[str, ...] = ()
     rollout: Rollout | None = None
     tool_s: float = 0.0
+    degraded: int = 0
+    """Searches that the Assistant answered without the LLM it should have asked."""
+    made_up: int = 0
+    """Searches with the question itself, in place of those that the Lawyer left out of a fixed number."""
+    short: int = 0
+    """Searches that are missing of a fixed number, where the Lawyer has already answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class System:
         Raises:
             PolicyError: a model failed for good.
             RetrievalError: the Legal Assistant failed for good.
+            NotApplicableError: the mode has nothing to do with this sample.
         """
         if self.judge is None:
             return await self._by_lawyer(sample)
@@ -80,31 +88,53 @@ class System:
         if self.mode == "judge_only":
             return Answered("")
         if self.mode in ("hybrid", "rerank"):
-            return await self._searched([sample.prompt], intent=sample.instruction if self.mode == "rerank" else "")
+            return await self._searched([_query(sample.prompt, self._intent(sample))])
         if self.mode == "shuffled":
-            return await self._searched([neighbour.prompt])
+            if neighbour.id == sample.id:
+                raise NotApplicableError("shuffled: there is no other question whose evidence could be given")
+            return await self._searched([_query(neighbour.prompt, self._intent(neighbour))])
         if self.mode == "oracle":
-            if not sample.gold:
-                raise RetrievalError("oracle: the question names no gold articles")
-            return await self._searched(sample.gold, top_k=1)
-        rollout = await self._rollout(sample)
-        found = _of_rollout(rollout)
-        missing = FIXED_TURNS.get(self.mode, 0) - len(rollout.searches)
-        return await self._made_up(sample, found) if missing > 0 else found
+            return await self._gold(sample)
+        found = _of_rollout(await self._rollout(sample))
+        missing = FIXED_TURNS.get(self.mode, 0) - len(found.queries)
+        return await self._made_up(sample, found, missing) if missing > 0 else found
 
-    async def _made_up(self, sample: Sample, found: Answered) -> Answered:
-        """The Lawyer stopped before its fixed number of searches: the question itself is the remaining one."""
-        more = await self._searched([sample.prompt])
+    def _intent(self, sample: Sample) -> str:
+        """The LLM orders by what is asked for; `shuffled` searches as `rerank` does, or as `hybrid` without an LLM."""
+        ordered = self.mode == "rerank" or (self.mode == "shuffled" and self.config.assistant.llm is not None)
+        return sample.instruction if ordered else ""
+
+    async def _gold(self, sample: Sample) -> Answered:
+        """The cited articles and nothing else: a search that finds another article is no oracle."""
+        if not sample.gold:
+            raise NotApplicableError("oracle: the question names no gold articles")
+        found = await self._searched([_query(citation) for citation in sample.gold], top_k=1)
+        cited = {name for citation in sample.gold for name in _article_names(citation)}
+        right = tuple(unit for unit in found.evidence if _name_of(unit) in cited)
+        if absent := cited - {_name_of(unit) for unit in right}:
+            raise RetrievalError(f"oracle: the index does not hold {', '.join(sorted(absent))}")
+        return replace(found, evidence=right)
+
+    async def _made_up(self, sample: Sample, found: Answered, missing: int) -> Answered:
+        """The Lawyer stopped before its fixed number of searches: the question takes the place of the missing ones.
+
+        The whole question, then its facts without the instruction, then the precedents for them: the same search
+        twice would find the same.
+        """
+        facts = sample.question
+        asked = [_query(sample.prompt), _query(facts), _query(facts, source=Source.PRECEDENT)][:missing]
+        more = await self._searched(asked)
         known = {unit.id for unit in found.evidence}
         fresh = tuple(unit for unit in more.evidence if unit.id not in known)
         return replace(
             found, evidence=found.evidence + fresh, queries=found.queries + more.queries,
-            tool_s=found.tool_s + more.tool_s,
+            tool_s=found.tool_s + more.tool_s, degraded=found.degraded + more.degraded, made_up=missing,
         )  # fmt: skip
 
     async def _by_lawyer(self, sample: Sample) -> Answered:
         """Without a Judge the Lawyer's own answer counts; without evidence it has one turn, the answer."""
-        return _of_rollout(await self._rollout(sample))
+        found = _of_rollout(await self._rollout(sample))
+        return replace(found, short=max(FIXED_TURNS.get(self.mode, 0) - len(found.queries), 0))
 
     async def _rollout(self, sample: Sample) -> Rollout:
         assert self.lawyer is not None
@@ -116,20 +146,45 @@ class System:
             raise kind(f"{rollout.stop_reason.value}: {rollout.error}")
         return rollout
 
-    async def _searched(self, queries: Sequence[str], intent: str = "", top_k: int | None = None) -> Answered:
+    async def _searched(self, queries: Sequence[SearchQuery], top_k: int | None = None) -> Answered:
         assert self.retriever is not None
         k = top_k or self.config.environment.top_k
-        asked = [
-            SearchQuery(source=Source.STATUTE, query=query[-MAX_QUERY_CHARS:], intent=intent[:MAX_QUERY_CHARS], top_k=k)
-            for query in queries
-        ]
         started = time.perf_counter()
-        results = await self.retriever.search(asked)
+        results = await self.retriever.search([query.model_copy(update={"top_k": k}) for query in queries])
         for result in results:
             if result.status is Status.ERROR:
                 raise RetrievalError(f"the Legal Assistant failed: {result.reason or 'no reason given'}")
         units = {unit.id: unit for result in results for unit in result.evidence}
-        return Answered("", tuple(units.values()), tuple(queries), tool_s=time.perf_counter() - started)
+        return Answered(
+            "", tuple(units.values()), tuple(query.query for query in queries),
+            tool_s=time.perf_counter() - started, degraded=_degraded(results),
+        )  # fmt: skip
+
+
+def _query(text: str, intent: str = "", source: Source = Source.STATUTE) -> SearchQuery:
+    """The end of a long question holds what is asked; its beginning is cut."""
+    return SearchQuery(source=source, query=text[-MAX_QUERY_CHARS:], intent=intent[:MAX_QUERY_CHARS])
+
+
+def _article_names(citation: str) -> list[str]:
+    """刑法第133条之一 -> ["刑法#133-1"], the tail of the article's id without its version."""
+    found = resolve_citations(citation)
+    if not found:
+        raise RetrievalError(f"oracle: the gold citation {citation!r} names no article")
+    return [_name(c.law_key, c.article_no, c.article_sub) for c in found]
+
+
+def _name_of(unit: Evidence) -> str:
+    law, _, number = unit.id.rpartition("#")
+    return f"{law.rpartition('/')[2].split('@')[0]}#{number}"
+
+
+def _name(law: str, number: int, sub: int) -> str:
+    return f"{law}#{number}-{sub}" if sub else f"{law}#{number}"
+
+
+def _degraded(results: Iterable[SearchResult]) -> int:
+    return sum(result.status is Status.DEGRADED for result in results)
 
 
 class _NoRetriever:
@@ -208,21 +263,24 @@ def _open_retriever(config: BenchmarkConfig, mode: RunMode, stack: AsyncExitStac
     from retrieval_server.assistant import LegalAssistant
     from retrieval_server.index import open_index
 
-    if mode == "rerank" and config.assistant.llm is None:
-        raise ConfigError("mode rerank orders evidence by an LLM: name `assistant.llm` in the settings")
     changes: dict[str, dict[str, Any]] = {
         "hybrid": {"llm": None},
         "no_rerank": {"rerank_with_llm": False},
         "no_summary": {"summarise_with_llm": False},
     }
-    assistant = LegalAssistant(
-        open_index(Path(config.index_dir)), config.assistant.model_copy(update=changes.get(mode))
-    )
+    settings = config.assistant.model_copy(update=changes.get(mode))
+    llm = MeteredChatModel(settings.llm) if settings.llm else None
+    if llm:
+        stack.push_async_callback(llm.aclose)
+    assistant = LegalAssistant(open_index(Path(config.index_dir)), settings, llm)
     assistant.warm_up()
     return assistant
 
 
 def _of_rollout(rollout: Rollout) -> Answered:
-    queries = tuple(action.query for action in rollout.searches)
+    """Searches are those that were made: the last turn's request is read, but never answered."""
+    made = [turn for turn in rollout.turns if turn.result is not None]
+    queries = tuple(turn.action.query for turn in made if isinstance(turn.action, Statute | Precedent))
     tool_s = sum(turn.tool_s for turn in rollout.turns)
-    return Answered(final_answer(rollout.answer), rollout.evidence, queries, rollout, tool_s)
+    degraded = _degraded(turn.result for turn in made if turn.result)
+    return Answered(final_answer(rollout.answer), rollout.evidence, queries, rollout, tool_s, degraded)

@@ -105,5 +105,4 @@ def _answer(text: str) -> bytes:
             "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         },
-        ensure_ascii=False,
     ).encode()  # fmt: skip
