@@ -230,11 +230,10 @@ def report(
 
     Example: legal-rl eval report runs/eval/lawbench/judge_only runs/eval/lawbench/full --out report.html
     """
-    import json
-
     from legal_rl.evaluation.benchmarks.report import write_report
+    from legal_rl.evaluation.benchmarks.report_data import read_json
 
-    measured = json.loads(require_file(retrieval, "JSON of `eval retrieval`").read_text("utf-8")) if retrieval else None
+    measured = read_json(require_file(retrieval, "JSON of `eval retrieval`")) if retrieval else None
     written = write_report(runs, out, baseline, measured)
     if as_json:
         print_json({"files": [str(path) for path in written]})

@@ -105,7 +105,8 @@ def evaluate_retrieval(
     if deep_recall:
         result["deep"] = _deep(runs, deep, gold, kinds)
     return result | {
-        "latency_ms": latency, "skipped": skipped, "articles": len(index.articles), "encoder": encoder, "ranking": ranking,
+        "latency_ms": latency, "skipped": skipped, "articles": len(index.articles),
+        "encoder": encoder, "ranking": ranking,
     }  # fmt: skip
 
 

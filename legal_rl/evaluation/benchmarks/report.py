@@ -48,7 +48,7 @@ def write_report(
     runs = read_runs(folders)
     base = _baseline(runs, baseline)
     tables = [runs_table(runs, out), *task_tables(runs, base, out), category_table(runs), complexity_table(runs)]
-    if any(run is not base and run.benchmark == base.benchmark for run in runs):
+    if len(runs) > len({run.benchmark for run in runs}):
         tables.insert(1, difference_table(runs, base))
     if any(run.verdicts for run in runs):
         tables.append(judge_table(runs))
@@ -94,7 +94,7 @@ def as_latex(tables: Sequence[ReportTable]) -> str:
         lines = [f"% {table.title}", "\\begin{tabular}{l" + "r" * (len(table.header) - 1) + "}", "\\toprule"]
         lines.append(" & ".join(map(_tex, table.header)) + " \\\\ \\midrule")
         for number, row in enumerate(table.rows):
-            cells = [_tex(cell.text) for cell in row]
+            cells = [_tex(_with_interval(cell.text, cell.ci)) for cell in row]
             bold = number in table.ours and len(table.ours) < len(table.rows)
             lines.append(" & ".join(f"\\textbf{{{c}}}" if bold else c for c in cells) + " \\\\")
         parts.append("\n".join([*lines, "\\bottomrule", "\\end{tabular}"]))

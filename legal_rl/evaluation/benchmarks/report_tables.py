@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from legal_rl.evaluation.benchmarks.comparison import paired_difference_of
+from legal_rl.evaluation.benchmarks.records import BenchmarkError
 from legal_rl.evaluation.benchmarks.report_data import MISSING, Cell, ReportTable, Run, points, span
-from legal_rl.evaluation.benchmarks.settings import WITHOUT_EVIDENCE
 from legal_rl.evaluation.benchmarks.tasks import CATEGORIES
 
 _ABLATION = ("plain", "judge_only", "hybrid", "rerank", "no_rerank", "full")
@@ -26,22 +26,26 @@ def published() -> dict[str, Any]:
 
 def paper_tables(runs: Sequence[Run], retrieval: Mapping[str, Any] | None) -> list[ReportTable]:
     """Tables 1, 2, 4, 5, 6 and 7 of the paper, our rows below the published ones."""
-    both = _by_mode(runs)
-    law = {mode: pair["lawbench"] for mode, pair in both.items() if "lawbench" in pair}
+    systems = _systems(runs)
+    law = [pair["lawbench"] for pair in systems if "lawbench" in pair]
+    ablated = [pair for mode in _ABLATION for pair in systems if _one(pair).mode == mode]
     tables = [
-        _with_ours("main", [_benchmark_row(mode, both[mode]) for mode in both]),
-        _with_ours("ablation", [_benchmark_row(mode, both[mode]) for mode in _ABLATION if mode in both]),
-        _with_ours("pipeline", [_pipeline_row(m, law[m]) for m in _PIPELINE if m in law]),
+        _with_ours("main", [_benchmark_row(pair) for pair in systems]),
+        _with_ours("ablation", [_benchmark_row(pair) for pair in ablated]),
+        _with_ours("pipeline", [_pipeline_row(run) for mode in _PIPELINE for run in law if run.mode == mode]),
         _with_ours("statutes", [_retrieval_row(retrieval)] if retrieval else []),
         _with_ours("progression", []),
-        _with_ours("cost", [_cost_row(mode, run) for mode, run in law.items()]),
+        _with_ours("cost", [_cost_row(pair) for pair in systems if "lawbench" in pair]),
     ]
     return tables
 
 
 def runs_table(runs: Sequence[Run], out: Path) -> ReportTable:
     """One row per run: scores, failures, and what it cost."""
-    header = ["run", "score", "fixed graders", "n", "failed", "searches", "tokens", "p50 s", "tool s", "tokens/s"]
+    header = [
+        "run", "score", "fixed graders", "n", "failed", "not applicable", "cut", "degraded", "made up", "searches",
+        "tokens", "p50 s", "tool s", "tokens/s",
+    ]  # fmt: skip
     rows = []
     for run in runs:
         cost, first = run.cost["all"], next(iter(run.tasks))
@@ -53,24 +57,27 @@ def runs_table(runs: Sequence[Run], out: Path) -> ReportTable:
                 Cell(points(run.scores["average_fixed"])),
                 Cell(str(run.scores["n"])),
                 Cell(str(run.scores["failed"]), css="worse" if run.scores["failed"] else ""),
+                Cell(str(run.scores.get("not_applicable", 0))),
+                _number(cost.get("cut"), 0),
+                *(_number(run.scores.get(key), 0) for key in ("degraded", "made_up")),
                 *(_number(cost.get(key), 2) for key in ("searches", "tokens", "seconds_p50", "tool_s")),
                 _number(run.cost["output_tokens_per_s"], 1),
             ]
         )
     note = (
         "Score: mean of the tasks' scores in points, graded as upstream does; 95 % bootstrap interval over samples. "
-        "Failed samples are left out of the score and counted."
+        "Failed samples are left out of the score and counted. Cut: answers that the token limit ended; degraded: "
+        "searches without the Assistant's LLM that should have helped; made up: with the question, for the Lawyer."
     )
     return ReportTable("runs", "Runs", header, rows, note, list(range(len(rows))))
 
 
-def task_tables(runs: Sequence[Run], baseline: Run | None, out: Path) -> list[ReportTable]:
+def task_tables(runs: Sequence[Run], chosen: Run, out: Path) -> list[ReportTable]:
     """Per benchmark: every task's score in every run, and its difference from the baseline."""
     tables = []
-    for benchmark in dict.fromkeys(run.benchmark for run in runs):
+    for benchmark, baseline in baselines(runs, chosen).items():
         group = [run for run in runs if run.benchmark == benchmark]
-        base = baseline if baseline is not None and baseline.benchmark == benchmark else None
-        tables.append(_task_table(benchmark, group, base, out))
+        tables.append(_task_table(benchmark, group, baseline, out))
     return tables
 
 
@@ -113,40 +120,57 @@ def complexity_table(runs: Sequence[Run]) -> ReportTable:
     return ReportTable("complexity", "Searches by complexity", header, rows)
 
 
-def difference_table(runs: Sequence[Run], baseline: Run) -> ReportTable:
-    """Every run of the baseline's benchmark against it, paired over the samples that both answered."""
+def baselines(runs: Sequence[Run], chosen: Run) -> dict[str, Run]:
+    """Benchmark -> the run to compare with: the chosen one, its system on another benchmark, else that one's first."""
+    found = {chosen.benchmark: chosen}
+    for benchmark in dict.fromkeys(run.benchmark for run in runs):
+        group = [run for run in runs if run.benchmark == benchmark]
+        same = next((run for run in group if _key(run) == _key(chosen)), group[0])
+        found.setdefault(benchmark, same)
+    return found
+
+
+def difference_table(runs: Sequence[Run], chosen: Run) -> ReportTable:
+    """Every run against its benchmark's baseline, paired over the samples that both answered."""
     rows = []
+    base = baselines(runs, chosen)
     for run in runs:
-        if run is baseline or run.benchmark != baseline.benchmark:
+        baseline = base[run.benchmark]
+        if run is baseline:
             continue
         found = paired_difference_of(run.samples, baseline.samples)
         if found is None:
-            rows.append([Cell(run.label), *[Cell(MISSING)] * 3])
+            rows.append([Cell(run.label), Cell(baseline.label, css="left"), *[Cell(MISSING)] * 3])
             continue
         css = "better" if found.low > 0 else "worse" if found.high < 0 else ""
         cell = Cell(f"{100 * found.mean:+.2f}", ci=span(found.low, found.high), css=css)
-        rows.append([Cell(run.label), cell, Cell(f"{found.p:.3f}"), Cell(str(found.n))])
-    note = "Mean over tasks of the mean difference per sample; sign-flip test, two-sided, 1,000 draws."
-    header = ["run", f"difference from {baseline.label}", "p", "common samples"]
+        rows.append(
+            [Cell(run.label), Cell(baseline.label, css="left"), cell, Cell(f"{found.p:.3f}"), Cell(str(found.n))]
+        )
+    note = (
+        "Mean over tasks of the mean difference per sample; sign-flip test, two-sided, 1,000 draws. LawBench 2-1: "
+        "of the sentences' own F0.5, whose mean is not the F0.5 of the whole corpus in the score column."
+    )
+    header = ["run", "baseline", "difference", "p", "common samples"]
     return ReportTable("differences", "Paired differences", header, rows, note)
 
 
-def _task_table(benchmark: str, runs: Sequence[Run], baseline: Run | None, out: Path) -> ReportTable:
+def _task_table(benchmark: str, runs: Sequence[Run], baseline: Run, out: Path) -> ReportTable:
     names = dict.fromkeys(name for run in runs for name in run.tasks)
-    others = [run for run in runs if baseline is not None and run is not baseline]
+    others = [run for run in runs if run is not baseline]
     header = [
         "task",
         "name",
         "metric",
-        *(run.mode for run in runs),
-        *(f"{run.mode} − {baseline.mode}" for run in others if baseline),
+        *(run.label for run in runs),
+        *(f"{run.label} − {baseline.label}" for run in others),
     ]
     rows = []
     for name in names:
         task = next(run.tasks[name] for run in runs if name in run.tasks)
         row = [Cell(name), Cell(task.name, css="left"), Cell(task.metric, css="left")]
         row += [_task_cell(run, name, out) for run in runs]
-        row += [_difference_cell(run, baseline, name) for run in others if baseline]
+        row += [_difference_cell(run, baseline, name) for run in others]
         rows.append(row)
     return ReportTable(f"tasks_{benchmark}", f"{benchmark}: every task", header, rows, "Numbers lead to their samples.")
 
@@ -167,38 +191,69 @@ def _difference_cell(run: Run, baseline: Run, name: str) -> Cell:
     return Cell(f"{100 * found.mean:+.2f}", ci=f"p {found.p:.3f}", css=css)
 
 
-def _by_mode(runs: Sequence[Run]) -> dict[str, dict[str, Run]]:
-    modes: dict[str, dict[str, Run]] = {}
+def _systems(runs: Sequence[Run]) -> list[dict[str, Run]]:
+    """Runs of one system (mode and models) over both benchmarks share a row; every further run has a row of its own."""
+    rows: list[dict[str, Run]] = []
     for run in runs:
-        modes.setdefault(run.mode, {}).setdefault(run.benchmark, run)
-    return {mode: pair for mode, pair in modes.items() if set(pair) & {"lawbench", "lexeval"}}
+        if run.benchmark not in ("lawbench", "lexeval"):
+            continue
+        fitting = (row for row in rows if run.benchmark not in row and _key(_one(row)) == _key(run))
+        row = next(fitting, None)
+        if row is None:
+            rows.append({run.benchmark: run})
+        else:
+            row[run.benchmark] = run
+    return rows
 
 
-def _benchmark_row(mode: str, pair: Mapping[str, Run]) -> list[str]:
+def _one(pair: Mapping[str, Run]) -> Run:
+    return next(iter(pair.values()))
+
+
+def _key(run: Run) -> tuple[str, str]:
+    return run.mode, run.models
+
+
+def _benchmark_row(pair: Mapping[str, Run]) -> list[Cell]:
     """A judge's column is filled only where every task was judged: rule and judge scores are never mixed."""
     cells = []
     for benchmark in ("lawbench", "lexeval"):
         run = pair.get(benchmark)
-        cells += [points(run.interval.mean), points(run.judge_score)] if run else [MISSING, MISSING]
-    whole = MISSING not in cells
-    average = f"{sum(map(float, cells)) / 4:.2f}" if whole else MISSING
-    return [_name(mode), "✗" if mode in WITHOUT_EVIDENCE else "✓", MISSING, *cells, average]
+        cells += [_score_cell(run), Cell(points(run.judge_score))] if run else [Cell(MISSING), Cell(MISSING)]
+    return [Cell(_name(pair)), Cell(_one(pair).retrieval), Cell(MISSING), *cells, Cell(_average(pair))]
 
 
-def _pipeline_row(mode: str, run: Run) -> list[str]:
-    return [_name(mode), points(run.judge_score), points(run.interval.mean)]
+def _average(pair: Mapping[str, Run]) -> str:
+    """The paper's average: rule and judge score of both benchmarks; nothing less is called so."""
+    values = [v for run in pair.values() for v in (run.interval.mean, run.judge_score)]
+    whole = len(values) == 4 and all(v is not None and v == v for v in values)
+    return points(sum(v for v in values if v is not None) / 4) if whole else MISSING
 
 
-def _cost_row(mode: str, run: Run) -> list[str]:
-    cost = run.cost["all"]
-    return [_name(mode), points(run.interval.mean), *(_number(cost.get(key), 2).text for key in ("searches", "tokens"))]
+def _score_cell(run: Run) -> Cell:
+    return Cell(points(run.interval.mean), ci=run.part)
 
 
-def _retrieval_row(result: Mapping[str, Any]) -> list[str]:
-    return ["this run", *(f"{result['overall'][name]:.4f}" for name in ("ndcg", "recall", "mrr", "hit"))]
+def _pipeline_row(run: Run) -> list[Cell]:
+    return [Cell(_name({run.benchmark: run})), Cell(points(run.judge_score)), _score_cell(run)]
 
 
-def _with_ours(key: str, ours: Sequence[Sequence[str]]) -> ReportTable:
+def _cost_row(pair: Mapping[str, Run]) -> list[Cell]:
+    cost = pair["lawbench"].cost["all"]
+    name = Cell(_name(pair), ci=pair["lawbench"].part)
+    return [name, Cell(_average(pair)), *(_number(cost.get(key), 2) for key in ("searches", "tokens"))]
+
+
+def _retrieval_row(result: Mapping[str, Any]) -> list[Cell]:
+    names = ("ndcg", "recall", "mrr", "hit")
+    try:
+        values = [float(result["overall"][name]) for name in names]
+    except (KeyError, TypeError, ValueError):
+        raise BenchmarkError(f"the retrieval result has no `overall` with {', '.join(names)}") from None
+    return [Cell("this run"), *(Cell(f"{value:.4f}") for value in values)]
+
+
+def _with_ours(key: str, ours: Sequence[Sequence[Cell]]) -> ReportTable:
     table = published()[key]
     theirs = [
         [
@@ -207,15 +262,18 @@ def _with_ours(key: str, ours: Sequence[Sequence[str]]) -> ReportTable:
         ]
         for row in table["rows"]
     ]
-    rows = theirs + [[Cell(text) for text in row] for row in ours]
+    rows = theirs + [list(row) for row in ours]
     note = "Published rows are the paper's; " + (
         "rows of this report are marked." if ours else "no run of this report belongs here."
     )
     return ReportTable(key, table["title"], table["header"], rows, note, list(range(len(theirs), len(rows))))
 
 
-def _name(mode: str) -> str:
-    return f"this run: {mode}"
+def _name(pair: Mapping[str, Run]) -> str:
+    """Label and models; a row over both benchmarks goes by its mode, which they share."""
+    run = _one(pair)
+    label = run.label if len(pair) == 1 or "(" in run.label or "#" in run.label else run.mode
+    return f"this run: {label}{f' [{run.models}]' if run.models else ''}"
 
 
 def _number(value: float | None, digits: int) -> Cell:

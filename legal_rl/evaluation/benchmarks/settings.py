@@ -30,6 +30,8 @@ FIXED_TURNS: dict[str, int] = {"one_turn": 1, "three_turn": 3}
 WITHOUT_EVIDENCE: tuple[str, ...] = ("plain", "judge_only")
 OWN_ASSISTANT: tuple[str, ...] = ("hybrid", "rerank", "no_rerank", "no_summary")
 """Modes that differ in how the Assistant works: one behind an address works as it was started."""
+WITHOUT_LAWYER: tuple[str, ...] = ("plain", "judge_only", "hybrid", "rerank", "oracle", "shuffled")
+"""Modes in which only the Judge writes, where there is one."""
 MAX_RETRIES = 5
 """Paper, appendix B.1."""
 

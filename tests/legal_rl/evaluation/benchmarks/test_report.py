@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,12 @@ from legal_rl.evaluation.benchmarks.imported import import_predictions
 from legal_rl.evaluation.benchmarks.predictions import find_files
 from legal_rl.evaluation.benchmarks.records import BenchmarkError
 from legal_rl.evaluation.benchmarks.report import write_report
-from legal_rl.evaluation.benchmarks.report_data import Run
-from legal_rl.evaluation.benchmarks.report_tables import published
+from legal_rl.evaluation.benchmarks.report_data import MISSING, Run, read_runs
+from legal_rl.evaluation.benchmarks.report_tables import difference_table, paper_tables, published, task_tables
 from legal_rl.evaluation.benchmarks.runner import run_benchmark
 from legal_rl.evaluation.benchmarks.samples import read_samples
 from legal_rl.evaluation.benchmarks.settings import BenchmarkConfig, Endpoint
+from legal_rl.evaluation.benchmarks.tasks import load_tasks
 
 
 def rows(task: str, scores: list[float | None]) -> list[dict]:
@@ -105,11 +107,83 @@ def test_predictions_of_others_become_a_run(tmp_path: Path) -> None:
     assert scores["average"] == 0.5 and scores["mode"] == "GPT-X"
     write_report([tmp_path / "run"], tmp_path / "r.html")
     page = (tmp_path / "r_samples" / "lexeval-GPT-X" / "1_1.html").read_text(encoding="utf-8")
-    assert "(the file does not hold the question)" in page and "this run: GPT-X" in (tmp_path / "r.html").read_text(
-        "utf-8"
-    )
+    (row,) = [
+        r for r in csv.reader((tmp_path / "r.csv").open()) if r[:3] == ["main", "this run: lexeval GPT-X", "Retrieval"]
+    ]
+    assert row[3] == MISSING  # whether GPT-X retrieves is not known
+    assert "(the file does not hold the question)" in page and "this run: lexeval GPT-X" in (
+        tmp_path / "r.html"
+    ).read_text("utf-8")
     with pytest.raises(ConfigError, match="not empty"):
         import_predictions(find_files(path, "lexeval"), "GPT-X", tmp_path / "run")
+
+
+@pytest.fixture
+def copies(two_runs: list[Path], tmp_path: Path) -> Callable[..., Path]:
+    """Copies of the toy runs that say they are of another benchmark, mode or model."""
+
+    def copy(name: str, benchmark: str, mode: str, judge: str = "toy", number: int = 0, tasks: int = 20) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(two_runs[number], folder)
+        scores = json.loads((folder / "scores.json").read_text("utf-8"))
+        names = list(load_tasks(benchmark))[:tasks]
+        rows = list(scores["tasks"].values())
+        swapped = dict(zip(scores["tasks"], names, strict=False))
+        scores |= {"benchmark": benchmark, "mode": mode, "tasks": dict(zip(names, rows, strict=False))}
+        (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+        run = json.loads((folder / "run.json").read_text("utf-8"))
+        run["config"]["judge"]["model"] = judge
+        (folder / "run.json").write_text(json.dumps(run | {"mode": mode}), encoding="utf-8")
+        for file in ("samples.jsonl", "trace.jsonl"):
+            lines = [json.loads(line) for line in (folder / file).read_text("utf-8").splitlines()]
+            lines = [row | {"task": swapped[row["task"]]} for row in lines if row["task"] in swapped]
+            (folder / file).write_text("".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8")
+        return folder
+
+    return copy
+
+
+def test_every_run_has_its_row_and_its_pages(copies, tmp_path: Path) -> None:
+    """Two models in one mode: neither takes the other's place in the paper's table, nor its sample pages."""
+    folders = [copies(f"{name}/lawbench/full", "lawbench", "full", f"model-{name}") for name in "ab"]
+    folders.append(copies("a/lexeval/full", "lexeval", "full", "model-a"))
+    runs = read_runs(folders)
+    assert len({run.label for run in runs}) == len({run.slug for run in runs}) == 3
+    main = next(table for table in paper_tables(runs, None) if table.key == "main")
+    ours = [[cell.text for cell in main.rows[number]] for number in main.ours]
+    assert len(ours) == 2 and "model-a" in ours[0][0] and "model-b" in ours[1][0]
+    assert ours[0][5] != MISSING and ours[1][5] == MISSING  # model-a has LexEval too
+    (tasks,) = [table for table in task_tables(runs, runs[0], tmp_path / "r.html") if table.key == "tasks_lawbench"]
+    assert len(set(tasks.header)) == len(tasks.header)
+
+
+def test_two_labels_with_one_slug_keep_their_pages(copies) -> None:
+    runs = read_runs([copies("a", "mini", "x y"), copies("b", "mini", "x-y")])
+    assert runs[0].slug != runs[1].slug
+
+
+def test_a_part_of_a_benchmark_is_not_taken_for_the_whole(copies) -> None:
+    runs = read_runs([copies("a", "lawbench", "full", tasks=3)])
+    tables = {table.key: table for table in paper_tables(runs, None)}
+    assert all("3 of 20 tasks, n = " in tables["main"].rows[-1][3].ci for key in ("main", "pipeline"))
+    assert tables["cost"].rows[-1][1].text == MISSING  # LawBench's rule score alone is no average of the paper's
+    assert tables["cost"].rows[-1][0].ci.startswith("3 of 20 tasks")
+
+
+def test_every_benchmark_has_its_differences(copies) -> None:
+    folders = [copies(f"{b}-{m}", b, m) for b in ("lawbench", "lexeval") for m in ("judge_only", "full")]
+    runs = read_runs(folders)
+    rows = [[cell.text for cell in row[:2]] for row in difference_table(runs, runs[1]).rows]
+    assert rows == [["lawbench judge_only", "lawbench full"], ["lexeval judge_only", "lexeval full"]]
+
+
+def test_a_retrieval_result_of_another_form_is_one_line(two_runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkError, match="no `overall`"):
+        write_report(two_runs, tmp_path / "r.html", retrieval={"overall": {"ndcg": 1}})
+    (tmp_path / "r.json").write_text("{", encoding="utf-8")
+    with pytest.raises(SystemExit) as done:
+        main(["eval", "report", str(two_runs[0]), "--retrieval", str(tmp_path / "r.json")])
+    assert done.value.code not in (0, None)
 
 
 def test_the_published_numbers_are_whole() -> None:
