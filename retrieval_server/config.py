@@ -98,8 +98,6 @@ class ServiceConfig(_Settings):
     """For `POST /retrieve` with `topk: null`."""
     default_source: str = "statute"
     """For `POST /retrieve` without `source`."""
-    log_queries: bool = False
-    """Queries may hold facts of real cases: their text stays out of the logs unless this is set."""
     api_key_env: str = "LEGAL_RL_SERVICE_API_KEY"
     """When this variable is set, requests need `Authorization: Bearer <its value>`."""
     drain_s: int = Field(default=30, ge=0)
