@@ -7,7 +7,6 @@ rollout = await run_rollout(question, policy, LegalEnv(retriever))
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from envs.errors import PolicyError
 from envs.tokens import TOOL_ROLE, Dialogue
 from envs.types import Completion
+from retrieval_server.chat import first_choice, make_client, turn_text
 from retrieval_server.loops import PerLoop
 
 if TYPE_CHECKING:
@@ -89,7 +89,11 @@ class OpenAIPolicy:
 
     def __init__(self, endpoint: ChatEndpoint) -> None:
         self.endpoint = endpoint
-        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(partial(_make_client, endpoint))
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(
+            partial(
+                make_client, endpoint.base_url, endpoint.api_key_env, endpoint.request_timeout_s, endpoint.max_retries
+            )
+        )
 
     async def act(self, dialogue: Dialogue, budget: Budget) -> Completion:
         """One chat completion; raises `PolicyError` when the endpoint fails or is too slow."""
@@ -116,16 +120,12 @@ class OpenAIPolicy:
             await client.close()
 
     def _completion(self, answer: Any) -> Completion:
-        choices = getattr(answer, "choices", None)
-        if not choices or choices[0].message is None:
-            raise PolicyError(f"{self._where()} sent an answer without choices")
-        message = choices[0].message
-        thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-        text = (f"<think>{thought}</think>" if thought else "") + (message.content or "")
-        for call in message.tool_calls or ():
-            arguments = call.function.arguments or "{}"
-            text += f'<tool_call>\n{{"name": "{call.function.name}", "arguments": {arguments}}}\n</tool_call>'
-        return Completion(text=text, finish_reason="length" if choices[0].finish_reason == "length" else "stop")
+        try:
+            choice = first_choice(answer)
+        except ValueError as error:
+            raise PolicyError(f"{self._where()} sent an answer without choices") from error
+        finish = "length" if choice.finish_reason == "length" else "stop"
+        return Completion(text=turn_text(choice.message), finish_reason=finish)
 
     def _where(self) -> str:
         return f"policy {self.endpoint.model} at {self.endpoint.base_url}"
@@ -139,20 +139,3 @@ def chat_messages(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         else {"role": message["role"], "content": message["content"]}
         for message in messages
     ]
-
-
-def _make_client(endpoint: ChatEndpoint) -> openai.AsyncOpenAI:
-    import httpx
-    import openai
-
-    host = httpx.URL(endpoint.base_url).host
-    local = host in ("localhost", "::1") or host.startswith("127.")
-    return openai.AsyncOpenAI(
-        base_url=endpoint.base_url,
-        api_key=os.environ.get(endpoint.api_key_env) or "none",
-        timeout=endpoint.request_timeout_s,
-        max_retries=endpoint.max_retries,
-        http_client=openai.DefaultAsyncHttpxClient(trust_env=False)
-        if local
-        else None,  # loopback never goes through a proxy
-    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from retrieval_server.chat import first_choice, make_client
 from retrieval_server.config import LLMConfig
 from retrieval_server.errors import AssistantError
 from retrieval_server.loops import PerLoop
@@ -40,7 +40,9 @@ class ChatModel:
         self.config = config
         self.calls: dict[str, int] = {}
         """Counts by outcome (`ok`, `retry`, `error`), for metrics."""
-        self._client: PerLoop[openai.AsyncOpenAI] = PerLoop(partial(_make_client, config))
+        self._client: PerLoop[openai.AsyncOpenAI] = PerLoop(
+            partial(make_client, config.base_url, config.api_key_env, config.request_timeout_s)
+        )
         self._slots: PerLoop[asyncio.Semaphore] = PerLoop(partial(asyncio.Semaphore, config.max_concurrency))
 
     async def complete_json(
@@ -120,32 +122,13 @@ class ChatModel:
             extra_body=body or None,
         )
         self.count_usage(getattr(answer, "usage", None))
-        choices = getattr(answer, "choices", None)
-        if not choices or choices[0].message is None:
-            raise AssistantError(f"Assistant LLM {self.config.model} sent an answer without choices")
-        if choices[0].finish_reason == "length":
+        try:
+            choice = first_choice(answer)
+        except ValueError as error:
+            raise AssistantError(f"Assistant LLM {self.config.model} sent an answer without choices") from error
+        if choice.finish_reason == "length":
             raise AssistantError(f"Assistant LLM {self.config.model} was cut off after {max_tokens} tokens")
-        return choices[0].message.content or ""
-
-
-def _make_client(config: LLMConfig) -> openai.AsyncOpenAI:
-    import openai
-
-    return openai.AsyncOpenAI(
-        base_url=config.base_url,
-        api_key=os.environ.get(config.api_key_env) or "none",
-        timeout=config.request_timeout_s,
-        max_retries=0,  # tenacity retries, inside our deadline.
-        http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if _is_local(config.base_url) else None,
-    )
-
-
-def _is_local(base_url: str) -> bool:
-    """Loopback endpoints must not go through a proxy of the environment."""
-    import httpx
-
-    host = httpx.URL(base_url).host
-    return host in ("localhost", "::1") or host.startswith("127.")
+        return choice.message.content or ""
 
 
 def _parse(text: str, model: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,7 +163,10 @@ def precedents(
     if as_json:
         print_json(result)
         return
-    table = Table("measure", "value", "95 %", title=f"{result['n']} queries", title_justify="left")
+    skipped = result["skipped"]
+    title = f"{result['n']} queries, {skipped['not_ranked']} of them not ranked (0); {skipped['no_relevant_label']} "
+    title += f"without a relevant label left out; {result['cut_queries']} cut to {result['max_query_chars']} characters"
+    table = Table("measure", "value", "95 %", title=title, title_justify="left")
     for name, value in result["overall"].items():
         low, high = result["ci95"][name]
         table.add_row(name, f"{value:.4f}", f"{low:.3f}–{high:.3f}")
@@ -295,17 +299,22 @@ def _points(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}"
 
 
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
 def score_summary(scores: list[TaskScore]) -> dict[str, Any]:
     """Scores of several tasks as plain values, with the mean over tasks, overall and by category."""
-    from legal_rl.evaluation.benchmarks.scoring import average
+    from legal_rl.evaluation.benchmarks.scoring import average, unscored
     from legal_rl.evaluation.benchmarks.tasks import CATEGORIES
 
     groups = {name: [s for s in scores if s.task.category == name] for name in CATEGORIES}
     return {
         "benchmark": scores[0].task.benchmark,
         "mode": scores[0].mode,
-        "average": average(scores),
-        "by_category": {name: average(group) for name, group in groups.items() if group},
+        "average": _plain(average(scores)),
+        "by_category": {name: _plain(average(group)) for name, group in groups.items() if group},
+        "unscored": unscored(scores),
         "n": sum(s.n for s in scores),
         "tasks": {s.task.id: s.as_dict() for s in scores},
     }
@@ -313,17 +322,18 @@ def score_summary(scores: list[TaskScore]) -> dict[str, Any]:
 
 def score_table(scores: list[TaskScore]) -> Table:
     """Scores in points of 100, with intervals."""
-    from legal_rl.evaluation.benchmarks.scoring import average
+    from legal_rl.evaluation.benchmarks.scoring import average, unscored
 
     table = Table("task", "name", "metric", "score", "95 %", "abstained", "n", title_justify="left")
     for item in scores:
-        interval = f"{100 * item.interval.low:.2f}–{100 * item.interval.high:.2f}"
+        interval = f"{_points(_plain(item.interval.low))}–{_points(_plain(item.interval.high))}"
         abstained = f"{100 * item.abstention_rate:.1f} %"
         count = str(item.n) if item.n == item.evaluated else f"{item.evaluated} of {item.n}"
         table.add_row(
-            item.task.id, item.task.name, item.task.metric, f"{100 * item.score:.2f}", interval, abstained, count
+            item.task.id, item.task.name, item.task.metric, _points(_plain(item.score)), interval, abstained, count
         )
-    table.add_row("mean", f"{len(scores)} tasks", "", f"{100 * average(scores):.2f}", "", "", "", style="bold")
+    counted = len(scores) - len(unscored(scores))
+    table.add_row("mean", f"{counted} tasks", "", _points(_plain(average(scores))), "", "", "", style="bold")
     return table
 
 

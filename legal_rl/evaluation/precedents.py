@@ -53,26 +53,34 @@ def evaluate_precedents(
         relevant_from: lowest label that counts as relevant for the recall; nDCG uses the labels as gains.
 
     Returns:
-        `overall` and `ci95` by measure, `n` queries, `skipped` (reason -> count).
+        `overall` and `ci95` by measure over `n` judged queries; one that was not ranked counts 0 in all of them.
+        `skipped` (`no_relevant_label` left out, `not_ranked` counted 0) and `cut_queries`, longer than
+        `max_query_chars`.
 
     Raises:
         CorpusError: a file cannot be used, or no query of the qrels is ranked.
     """
     labels = read_qrels(qrels)
-    ranking = read_run(run) if run else _ranked(queries, candidates, labels, encoder, index_dir, max(depths))
+    if run:
+        ranking, cut = read_run(run), 0
+    else:
+        ranking, cut = _ranked(queries, candidates, labels, encoder, index_dir, max(depths))
     judged = {query: docs for query, docs in labels.items() if any(v >= relevant_from for v in docs.values())}
-    asked = [query for query in judged if query in ranking]
-    if not asked:
+    absent = [query for query in judged if query not in ranking]
+    if len(absent) == len(judged):
         raise CorpusError(f"{qrels}: none of its {len(judged)} judged queries is ranked")
+    asked = [query for query in judged if query in ranking]
     rows = _measured({q: judged[q] for q in asked}, {q: ranking[q] for q in asked}, depths, relevant_from)
     names = [*(f"R@{depth}" for depth in depths), *(f"nDCG@{depth}" for depth in NDCG_DEPTHS), "AP"]
-    intervals = bootstrap_means([[rows[q][name] for name in names] for q in asked], resamples=2000)
+    intervals = bootstrap_means([[rows[q][name] for name in names] for q in judged], resamples=2000)
     return {
-        "n": len(asked),
+        "n": len(judged),
         "relevant_from": relevant_from,
         "overall": {name: interval.mean for name, interval in zip(names, intervals, strict=True)},
         "ci95": {name: [interval.low, interval.high] for name, interval in zip(names, intervals, strict=True)},
-        "skipped": {"no_relevant_label": len(labels) - len(judged), "not_ranked": len(judged) - len(asked)},
+        "skipped": {"no_relevant_label": len(labels) - len(judged), "not_ranked": len(absent)},
+        "cut_queries": cut,
+        "max_query_chars": MAX_QUERY_CHARS,
     }
 
 
@@ -123,7 +131,7 @@ def _measured(
     measures |= {AP(rel=relevant_from): "AP"}
     qrels = [ir_measures.Qrel(q, doc, label) for q, docs in labels.items() for doc, label in docs.items()]
     run = [ir_measures.ScoredDoc(q, doc, score) for q, docs in ranking.items() for doc, score in docs]
-    rows: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    rows: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # a query without a ranking has zeros
     for metric in ir_measures.iter_calc(list(measures), qrels, run):
         rows[metric.query_id][measures[metric.measure]] = float(metric.value)
     return rows
@@ -136,7 +144,8 @@ def _ranked(
     encoder: str,
     index_dir: Path | None,
     depth: int,
-) -> Ranking:
+) -> tuple[Ranking, int]:
+    """The ranking, and how many queries were longer than a search may be."""
     if queries is None or not candidates:
         raise CorpusError("give the queries and the candidates, or a run file")
     from rich.progress import track
@@ -154,7 +163,7 @@ def _ranked(
             asked = [SearchQuery(source=Source.PRECEDENT, query=text[:MAX_QUERY_CHARS]) for _, text in part]
             for (name, _), found in zip(part, index.case_candidates(asked, depth), strict=True):
                 ranking[name] = [(hit.case.id, -float(rank)) for rank, hit in enumerate(found)]
-    return ranking
+    return ranking, sum(len(text) > MAX_QUERY_CHARS for _, text in texts)
 
 
 def _query_texts(path: Path) -> list[tuple[str, str]]:

@@ -14,7 +14,6 @@ import asyncio
 import fcntl
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +21,7 @@ from typing import IO, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from legal_rl.data.readers.lines import DataError
+from retrieval_server.chat import first_choice, make_client
 from retrieval_server.errors import LegalRLError
 
 CHARS_PER_TOKEN = 1.5
@@ -155,10 +155,6 @@ def request_key(endpoint: TeacherEndpoint, messages: list[dict[str, str]], schem
     ).hexdigest()
 
 
-class UnusableReplyError(ValueError):
-    """A reply with status 200 that is no chat completion; asked again like a lost connection."""
-
-
 @dataclass
 class EndpointTeacher:
     """Asks with retries, bounded concurrency and a budget."""
@@ -279,30 +275,20 @@ class EndpointTeacher:
             },
             extra_headers={"Idempotency-Key": key},
         )
-        choices = getattr(reply, "choices", None)
-        if not choices or choices[0].message is None:
-            raise UnusableReplyError(f"a reply that is no chat completion: {str(reply)[:80]!r}")
-        message, usage = choices[0].message, reply.usage
+        choice = first_choice(reply)
+        message, usage = choice.message, reply.usage
         text = message.content or getattr(message, "refusal", None) or ""
         return Answer(
             text,
-            choices[0].finish_reason or "stop",
+            choice.finish_reason or "stop",
             usage.prompt_tokens if usage else estimate_tokens(messages),
             usage.completion_tokens if usage else round(len(text) / CHARS_PER_TOKEN),
         )
 
     def _open(self) -> Any:
         if self._client is None:
-            import openai
-
-            local = any(host in self.endpoint.base_url for host in ("//127.", "//localhost", "//[::1]"))
-            self._client = openai.AsyncOpenAI(
-                base_url=self.endpoint.base_url,
-                api_key=os.environ.get(self.endpoint.api_key_env) or "none",
-                timeout=self.endpoint.timeout_s,
-                max_retries=0,
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if local else None,
-            )
+            endpoint = self.endpoint
+            self._client = make_client(endpoint.base_url, endpoint.api_key_env, endpoint.timeout_s)
         return self._client
 
     async def aclose(self) -> None:

@@ -20,6 +20,7 @@ from envs.policy import Budget, OpenAIPolicy
 from envs.tokens import Dialogue
 from envs.types import Completion
 from legal_rl.evaluation.benchmarks.settings import Endpoint
+from retrieval_server.chat import first_choice, make_client, turn_text
 from retrieval_server.llm import ChatModel
 from retrieval_server.loops import PerLoop
 
@@ -134,7 +135,9 @@ class ChatAnswerer:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(partial(_client, endpoint))
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(
+            partial(make_client, endpoint.base_url, endpoint.api_key_env, endpoint.request_timeout_s)
+        )
 
     def open(self) -> None:
         """Make this loop's client: its import takes seconds that are no sample's."""
@@ -163,15 +166,11 @@ class ChatAnswerer:
             temperature=self.endpoint.temperature,
             extra_body=dict(self.endpoint.extra_body) or None,
         )
-        choices = getattr(answer, "choices", None)
-        if not choices or choices[0].message is None:
-            raise ValueError("the answer has no choices")
-        meter, choice = current_meter(), choices[0]
+        meter, choice = current_meter(), first_choice(answer)
         meter.add(answer.usage)
         meter.cut += choice.finish_reason == "length"
-        thought = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
-        text = (f"<think>{thought}</think>" if thought else "") + (choice.message.content or "")
-        return Completion(text=text, finish_reason="length" if choice.finish_reason == "length" else "stop")
+        finish = "length" if choice.finish_reason == "length" else "stop"
+        return Completion(text=turn_text(choice.message), finish_reason=finish)
 
 
 class MeteredPolicy(OpenAIPolicy):
@@ -189,20 +188,3 @@ class MeteredPolicy(OpenAIPolicy):
 
     async def aclose(self) -> None:
         await self.answerer.aclose()
-
-
-def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
-    import os
-
-    import httpx
-    import openai
-
-    host = httpx.URL(endpoint.base_url).host
-    local = host in ("localhost", "::1") or host.startswith("127.")  # loopback never goes through a proxy
-    return openai.AsyncOpenAI(
-        base_url=endpoint.base_url,
-        api_key=os.environ.get(endpoint.api_key_env) or "none",
-        timeout=endpoint.request_timeout_s,
-        max_retries=0,  # `retried` counts them
-        http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if local else None,
-    )

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from envs.records import rollout_to_dict
 from envs.types import Provenance, Rollout
 from legal_rl.evaluation.benchmarks.endpoints import Meter
 from legal_rl.evaluation.benchmarks.predictions import read_lines, write_lines
+from legal_rl.evaluation.benchmarks.records import BenchmarkError
 from legal_rl.evaluation.benchmarks.samples import Sample
 from legal_rl.evaluation.benchmarks.systems import Answered
 
@@ -23,21 +26,25 @@ CHARS_PER_TOKEN = 1.5
 Entry = dict[str, Any]
 
 
-class Journal:
-    """Appends entries; the last entry of a sample counts, and only a failed one is asked again."""
+class LineJournal:
+    """Appends entries with an `id` to a JSON Lines file; the last entry of an id counts.
+
+    Raises:
+        BenchmarkError: the file holds a line that is no entry, or another process writes to it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: dict[str, Entry] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path.with_name(f".{path.name}.lock"))
         if path.exists():
             _drop_torn_end(path)
-            self.entries = {entry["id"]: entry for entry in read_lines(path)}
-        path.parent.mkdir(parents=True, exist_ok=True)
+            for number, entry in enumerate(read_lines(path), start=1):
+                if not isinstance(entry.get("id"), str) or not isinstance(entry.get("status"), str):
+                    raise BenchmarkError(f"{path}: line {number}: fields 'id' and 'status' are needed")
+                self.entries[entry["id"]] = entry
         self._file = path.open("a", encoding="utf-8")
-
-    def done(self, sample: Sample) -> bool:
-        """The sample was answered, or the mode does not apply to it; failed ones are tried again."""
-        return self.entries.get(sample.id, {}).get("status") in ("ok", "not_applicable")
 
     def add(self, entry: Entry) -> None:
         """Append one entry and flush it; half a surrogate pair, which no file can hold, becomes `?`."""
@@ -46,17 +53,30 @@ class Journal:
         self._file.flush()
         self.entries[entry["id"]] = json.loads(line)
 
+    def close(self, ids: Iterable[str]) -> list[Entry]:
+        """Write the journal anew in the order of the ids, one entry each, and return those entries.
+
+        Entries of other ids, such as verdicts on other tasks, stay behind them.
+        """
+        self._file.close()
+        ordered = [self.entries[name] for name in ids if name in self.entries]
+        kept = {entry["id"] for entry in ordered}
+        write_lines(self.path, [*ordered, *(entry for name, entry in self.entries.items() if name not in kept)])
+        self._lock.close()
+        return ordered
+
+
+class Journal(LineJournal):
+    """A run's samples; only a failed one is asked again."""
+
+    def done(self, sample: Sample) -> bool:
+        """The sample was answered, or the mode does not apply to it; failed ones are tried again."""
+        return self.entries.get(sample.id, {}).get("status") in ("ok", "not_applicable")
+
     @property
     def wall_s(self) -> float:
         """Seconds of the run when its last entry was written, all starts together."""
         return max((entry.get("wall_s", 0.0) for entry in self.entries.values()), default=0.0)
-
-    def close(self, samples: list[Sample]) -> list[Entry]:
-        """Write the journal anew in the order of the samples, one entry each, and return the entries."""
-        self._file.close()
-        ordered = [self.entries[sample.id] for sample in samples if sample.id in self.entries]
-        write_lines(self.path, ordered)
-        return ordered
 
 
 def answered_entry(sample: Sample, answered: Answered, meter: Meter, seconds: float) -> Entry:
@@ -125,6 +145,17 @@ def _rollout_usage(rollout: Rollout) -> dict[str, int]:
         "output_tokens": sum(record.policy_mask),
         "retrieval_tokens": sum(record.evidence),
     }
+
+
+def _locked(path: Path) -> IO[str]:
+    """The file, locked as long as it is open: two runs in one folder would mix their answers."""
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise BenchmarkError(f"{path.parent}: another process is working here") from None
+    return file
 
 
 def _drop_torn_end(path: Path) -> None:

@@ -3,13 +3,18 @@
 Every answer is put before the judge twice, once with the reference first and once with the answer first: a judge that
 looks at the order more than at the content shows in `consistency`. Files in the run's folder::
 
-    judge.jsonl    {"id": "3-8/17", "task": "3-8", "status": "ok", "scores": [7, 8], "reasons": […]}
+    judge.jsonl    {"id": "3-8/17", "key": "0f3c…", "task": "3-8", "status": "ok", "scores": [7, 8], "reasons": […]}
     judge.json     mean of the two in [0, 1] by task, with intervals, failures, and how far the two agree
+
+A verdict is written as it arrives, so that a killed judge pays for nothing twice; `key` covers the judge's model and
+settings, the rubric and everything the judge was shown, so that another judge or answer is judged anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,8 @@ import yaml
 
 from envs.prompt_files import read_prompt
 from envs.rendering import neutralise
-from legal_rl.evaluation.benchmarks.predictions import read_lines, write_json, write_lines
+from legal_rl.evaluation.benchmarks.journal import LineJournal
+from legal_rl.evaluation.benchmarks.predictions import write_json
 from legal_rl.evaluation.benchmarks.report_data import Run
 from legal_rl.evaluation.benchmarks.samples import read_samples
 from legal_rl.evaluation.statistics import bootstrap_mean
@@ -63,14 +69,20 @@ def judge_run(
     run = Run(folder)
     names = [name for name, task in run.tasks.items() if every_task or task.judged]
     wanted = [entry for entry in run.entries if entry["status"] == "ok" and entry["task"] in names]
-    path = folder / "judge.jsonl"
-    known = {row["id"]: row for row in read_lines(path) if row["status"] == "ok"} if path.exists() else {}
-    missing = [entry for entry in wanted if entry["id"] not in known]
-    if missing:
-        fresh = asyncio.run(_judge_all(missing, config, lambda n: progress(len(known) + n, len(wanted))))
-        known |= {row["id"]: row for row in fresh}
-    rows = [known[entry["id"]] for entry in wanted]
-    write_lines(path, rows)
+    keys = {entry["id"]: _key(entry, config) for entry in wanted}
+    journal = LineJournal(folder / "judge.jsonl")
+    try:
+        known = {name: row for name, row in journal.entries.items() if _holds(row, keys.get(name))}
+        missing = [entry for entry in wanted if entry["id"] not in known]
+
+        def told(row: dict[str, Any], count: int) -> None:
+            journal.add(row | {"key": keys[row["id"]]})
+            progress(len(known) + count, len(wanted))
+
+        if missing:
+            asyncio.run(_judge_all(missing, config, told))
+    finally:
+        rows = journal.close([entry["id"] for entry in wanted])
     summary = summarise_verdicts(rows, config.model, names)
     write_json(folder / "judge.json", summary)
     return summary
@@ -84,7 +96,7 @@ def calibrate(config: LLMConfig) -> dict[str, Any]:
         `consistency`.
     """
     entries, ours = _calibration()
-    rows = {row["id"]: row for row in asyncio.run(_judge_all(entries, config, lambda n: None))}
+    rows = {row["id"]: row for row in asyncio.run(_judge_all(entries, config, lambda row, n: None))}
     good = [entry["id"] for entry in entries if rows[entry["id"]]["status"] == "ok"]
     said = np.asarray([sum(rows[name]["scores"]) / 2 for name in good])
     meant = np.asarray([ours[name] for name in good], dtype=np.float64)
@@ -149,8 +161,20 @@ def summarise_verdicts(rows: Sequence[dict[str, Any]], model: str, names: Sequen
     }
 
 
+def _key(entry: dict[str, Any], config: LLMConfig) -> str:
+    """What a verdict depends on: another model, setting, rubric, question, reference or answer is another verdict."""
+    asked = [config.model, config.temperature, config.seed, config.disable_thinking, dict(config.extra_body)]
+    shown = [_PROMPT.read_text(encoding="utf-8"), entry["question"], entry["reference"], entry["prediction"]]
+    text = json.dumps([asked, shown], ensure_ascii=True, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def _holds(row: dict[str, Any], key: str | None) -> bool:
+    return row["status"] == "ok" and row.get("key") == key
+
+
 async def _judge_all(
-    entries: Sequence[dict[str, Any]], config: LLMConfig, progress: Callable[[int], None]
+    entries: Sequence[dict[str, Any]], config: LLMConfig, told: Callable[[dict[str, Any], int], None]
 ) -> list[dict[str, Any]]:
     model, rows = ChatModel(config), []
     gate = asyncio.Semaphore(config.max_concurrency)  # waiting in line is not part of a verdict's deadline
@@ -162,7 +186,7 @@ async def _judge_all(
     try:
         for count, task in enumerate(asyncio.as_completed([one(entry) for entry in entries]), start=1):
             rows.append(await task)
-            progress(count)
+            told(rows[-1], count)
     finally:
         await model.aclose()
     return rows

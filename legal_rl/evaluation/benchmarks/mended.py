@@ -21,6 +21,14 @@ MAX_TERM_MONTHS = 360
 """A longer term is a date, such as 2019年."""
 
 _TAGGED = re.compile(r"\[正确答案\]\s*([A-Ea-e、,，和\s]+?)\s*(?:<|$)")
+_CONCLUDED = re.compile(
+    r"(?:答案|应选|应当选|故选|正确的?选项|正确的?是)(?:应?是|应?为|选)?[:：]?\s*(?:选项?)?\s*"
+    r"([A-E](?:[、,，和\s]*[A-E])*)(?![A-Za-z])"
+)
+_DISMISSED = re.compile(
+    r"(?:选项?)?[A-E](?:[、,，和\s]*[A-E])*(?:选?项|的说法|的表述)?(?:均|都|是|说法|表述|明显)*"
+    r"(?:不正确|不对|不当|不符合|不成立|不选|错误|错|有误|排除)"
+)
 _STATED = re.compile(r"(?:答案|选项?|应选|故选)(?:是|为|应为)?[:：]?\s*([A-E](?:[、,，和\s]*[A-E])*)(?![A-Za-z])")
 _ISOLATED = re.compile(r"(?<![A-Za-z])([A-E]{1,8})(?![A-Za-z])")
 _NEGATED = re.compile(r"(?:不是|不选|并非|排除|而非)\s*[A-E](?:[、,，和\s]*[A-E])*(?![A-Za-z])")
@@ -32,17 +40,20 @@ _TERM_LEADS = tuple(
 )
 _RANGE = re.compile(r"(?:有期徒刑)?(?:以上|以下)")
 _DATE = re.compile(r"\d{4}年(?:\d{1,2}月(?:\d{1,2}日)?)?|\d{1,2}月\d{1,2}日")
+_EARLIER = re.compile(r"(?:曾|前科|此前|原审)[^。；;]*?判处?[^，,。；;]*")
+"""An earlier conviction, or the judgment appealed against."""
 _PROBATION = re.compile(r"缓刑[^，,。；;]*")
 _MONEY = re.compile(rf"({NUMERAL})(?:余)?(?:元|块)")
 _TAGGED_AMOUNT = re.compile(rf"\[金额\][^\d<]{{0,8}}?({NUMERAL})")
 _SUM = re.compile(rf"=({NUMERAL})(?:元|块)")
-_TOTAL = re.compile(rf"(?:合计|共计|总计|总额|总金额|金额)[^\d]{{0,12}}?({NUMERAL})(?:元|块)?")
+_TOTAL = re.compile(rf"(?:合计|共计|总计|总额|总金额|总价值?)[^\d]{{0,12}}?({NUMERAL})(?:元|块)?")
+_AMOUNT = re.compile(rf"金额[^\d]{{0,12}}?({NUMERAL})(?:元|块)?")
 _ARTICLE = re.compile(rf"(?<!\d)(?:第)?({NUMERAL})条(?!件|款|款项)")
 _ARTICLE_LIST = re.compile(rf"第?({NUMERAL}(?:[、,，和]第?{NUMERAL})+)条")
 
 
 def option_letters(text: str, options: str) -> set[str]:
-    """Letters that the answer names: in the asked-for tag, else after 答案 or 选, else standing alone."""
+    """Letters that the answer names: in the tag, else its last conclusion (答案是C), else after 选, else alone."""
     folded = unicodedata.normalize("NFKC", text)
     if re.fullmatch(r"[a-eA-E、,和\s.。]+", folded.strip()):
         folded = folded.upper()
@@ -51,6 +62,10 @@ def option_letters(text: str, options: str) -> set[str]:
     whole = _NEGATED.sub("", folded)
     head = _EXPLANATION.split(whole)[0]
     head = head if _ISOLATED.search(head) else whole  # 分析：选B has its answer behind the word
+    if concluded := _CONCLUDED.findall(head):
+        return {ch for ch in concluded[-1] if ch in options}
+    kept = _DISMISSED.sub("", head)
+    head = kept if _ISOLATED.search(kept) else head
     if stated := _STATED.findall(head):
         return {ch for ch in stated[0] if ch in options}
     return {ch for run in _ISOLATED.findall(head) for ch in run if ch in options}
@@ -100,20 +115,26 @@ def article_numbers(text: str) -> set[int]:
 def term_months(text: str) -> float | None:
     """Months of the prison term that the answer gives: the tagged one, else what is to be executed, else the sentence.
 
-    Years and months are taken together; dates and probation are no terms. A statute's range (三年以下) is read only
-    where the answer has nothing better.
+    Years and months are taken together; dates and probation are no terms. An earlier conviction's term and a statute's
+    range (三年以下) are read only where the answer has nothing better.
     """
     folded = _PROBATION.sub("", _DATE.sub("", normalise(text)))
     folded = re.sub(r"(\d+)\.5年", r"\1年6个月", folded)
     folded = _HUNDREDS.sub(lambda m: f"{parse_number(m[1]) or 0:.0f}个月", folded)
     for ranges in (False, True):
-        for lead in _TERM_LEADS:
-            for match in lead.finditer(folded):
-                if terms := _terms(folded[match.end() : match.end() + NEAR], ranges):
-                    return terms[0]
-        if terms := _terms(folded, ranges):
-            return terms[0]
+        for text in (_EARLIER.sub("", folded), folded):
+            if (term := _first_term(text, ranges)) is not None:
+                return term
     return None
+
+
+def _first_term(text: str, ranges: bool) -> float | None:
+    for lead in _TERM_LEADS:
+        for match in lead.finditer(text):
+            if terms := _terms(text[match.end() : match.end() + NEAR], ranges):
+                return terms[0]
+    terms = _terms(text, ranges)
+    return terms[0] if terms else None
 
 
 def _terms(text: str, ranges: bool) -> list[float]:
@@ -127,9 +148,9 @@ def _terms(text: str, ranges: bool) -> list[float]:
 
 
 def amounts(text: str) -> list[float]:
-    """The total that the answer states: tagged, after =, after 合计 or 金额, else the last with its unit."""
+    """The total that the answer states: tagged, after =, after 合计, after 金额, else the last with its unit."""
     folded = normalise(text)
-    for pattern in (_TAGGED_AMOUNT, _SUM, _TOTAL, _MONEY):
+    for pattern in (_TAGGED_AMOUNT, _SUM, _TOTAL, _AMOUNT, _MONEY):
         values = [value for number in pattern.findall(folded) if (value := parse_number(number)) is not None]
         if values:
             return values[-1:]

@@ -52,7 +52,7 @@ def find_files(path: Path, benchmark: str, task_ids: Sequence[str] = ()) -> list
         task_ids: only these tasks; for a single file, its task when the name does not tell.
 
     Raises:
-        BenchmarkError: nothing there belongs to the benchmark.
+        BenchmarkError: nothing there belongs to the benchmark, a task asked for is missing or has two files.
     """
     tasks = load_tasks(benchmark)
     unknown = [task for task in task_ids if task not in tasks]
@@ -65,12 +65,18 @@ def find_files(path: Path, benchmark: str, task_ids: Sequence[str] = ()) -> list
         return [PredictionFile(tasks[name], path)]
     if not path.is_dir():
         raise BenchmarkError(f"{path}: no such file or folder of predictions")
-    named = {task_of(file): file for file in sorted(path.iterdir()) if file.name.endswith(_SUFFIXES)}
+    named: dict[str, Path] = {}
+    for file in sorted(file for file in path.iterdir() if file.name.endswith(_SUFFIXES)):
+        name = task_of(file)
+        if name in tasks and name in named:
+            raise BenchmarkError(f"{path}: {named[name].name} and {file.name} both answer task {name}; keep one")
+        named[name] = file
+    if absent := [name for name in task_ids if name not in named]:
+        raise BenchmarkError(f"{path}: holds no predictions for task {', '.join(absent)}")
     found = [PredictionFile(task, named[name]) for name, task in tasks.items() if name in named]
-    wanted = [file for file in found if not task_ids or file.task.id in task_ids]
-    if not wanted:
+    if not found:
         raise BenchmarkError(f"{path}: no file is named after a task of {benchmark}, such as {next(iter(tasks))}.jsonl")
-    return wanted
+    return [file for file in found if not task_ids or file.task.id in task_ids]
 
 
 def guess_benchmark(path: Path) -> str | None:

@@ -76,13 +76,12 @@ class Task:
     id: str
     name: str
     domain: str
+    """The benchmark's own heading, such as 记忆."""
     category: str
     """Category of the paper's figures: Knowledge, Understanding, Reasoning, Generation or Consultation."""
     metric: str
     grader: str
     max_tokens: int
-    prompt: str
-    """Name of a prompt file in `prompts/`."""
     judged: bool
     """True where the LLM judge gives a second, separate score."""
     labels: str = ""
@@ -91,7 +90,8 @@ class Task:
     """Option letters of a choice task."""
     reference_prefix: str = ""
     """Lead-in of the reference, such as 正确答案：."""
-    counts_abstention: bool = True
+    prompt: str = "judge_answer"
+    """The Judge's prompt for this task, a file in `envs/prompts`."""
 
     @property
     def key(self) -> str:

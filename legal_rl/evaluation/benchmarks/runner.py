@@ -67,7 +67,7 @@ def run_benchmark(
         if missing:
             asyncio.run(_answer_all(samples, missing, config, mode, journal, clock, progress))
     finally:  # an interrupted run has taken its time too; a killed one has it in its journal
-        entries = journal.close(list(samples))
+        entries = journal.close([sample.id for sample in samples])
         if missing:
             write_json(out / "run.json", _read_run(out) | {"wall_s": clock.seconds})
     return finish(out, benchmark, mode, samples, entries)

@@ -66,6 +66,7 @@ class TaskScore:
             "benchmark": self.task.benchmark,
             "task": self.task.id,
             "name": self.task.name,
+            "domain": self.task.domain,
             "category": self.task.category,
             "metric": self.task.metric,
             "mode": self.mode,
@@ -136,9 +137,17 @@ def collect(task: Task, mode: Mode, grades: Sequence[Grade]) -> TaskScore:
 
 
 def average(scores: Sequence[TaskScore]) -> float:
-    """Mean of the task scores, as both benchmarks' tables give it; NaN without any."""
-    values = [score.score for score in scores]
+    """Mean of the task scores, as both benchmarks' tables give it; NaN without any.
+
+    A task of which no sample counts has no score and is no part of the mean: `unscored` names it.
+    """
+    values = [score.score for score in scores if not math.isnan(score.score)]
     return sum(values) / len(values) if values else math.nan
+
+
+def unscored(scores: Sequence[TaskScore]) -> list[str]:
+    """Tasks of which no sample counts, such as 3-4 with nothing but death sentences as references."""
+    return [score.task.id for score in scores if math.isnan(score.score)]
 
 
 @dataclass(frozen=True, slots=True)

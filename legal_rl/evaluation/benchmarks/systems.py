@@ -80,7 +80,7 @@ class System:
         if self.mode == "plain":
             return Answered(final_answer(await self.judge.answer(sample.prompt, sample.task.max_tokens)))
         collected = await self._collect(sample, neighbour)
-        prompt = judge_prompt(sample.prompt, collected, self.config.evidence_chars)
+        prompt = judge_prompt(sample.prompt, collected, self.config.evidence_chars, sample.task.prompt)
         return replace(collected, text=final_answer(await self.judge.answer(prompt, sample.task.max_tokens)))
 
     async def _collect(self, sample: Sample, neighbour: Sample) -> Answered:
@@ -205,12 +205,12 @@ def environment(config: EnvConfig, mode: str) -> EnvConfig:
     return config
 
 
-def judge_prompt(question: str, collected: Answered, evidence_chars: int) -> str:
+def judge_prompt(question: str, collected: Answered, evidence_chars: int, prompt: str = "judge_answer") -> str:
     """The Judge's prompt (paper, appendix A.3): question, what was searched for, numbered evidence."""
     units = [render_unit(i, unit, evidence_chars) for i, unit in enumerate(collected.evidence, start=1)]
     steps = [f"{i}. 检索：{query[:200]}" for i, query in enumerate(collected.queries, start=1)]
     return fill(
-        "judge_answer",
+        prompt,
         question=question,
         trajectory="\n".join(steps) or NO_EVIDENCE,
         evidence="\n".join(units) or NO_EVIDENCE,

@@ -62,8 +62,6 @@ def _task(benchmark: str, domains: dict[str, str], row: Sequence[Any]) -> Task:
         metric=metric,
         grader=grader,
         max_tokens=max_tokens,
-        prompt="question",
-        counts_abstention=more.pop("counts_abstention", benchmark == "lawbench"),
         **more,
     )
 
