@@ -44,6 +44,23 @@ def test_a_small_corpus_is_ranked(lecard: Path) -> None:
     assert found["overall"]["R@4"] >= 0.75 and 0 < found["ci95"]["R@1"][0] <= 0.75
 
 
+def test_a_query_that_nobody_ranked_counts_zero(lecard: Path) -> None:
+    run = lecard / "run.trec"
+    run.write_text("1 Q0 101 1 9 x\n1 Q0 102 2 8 x\n", encoding="utf-8")
+    found = evaluate_precedents(lecard / "qrels.trec", run=run, depths=(2,))
+    assert found["n"] == 2 and found["overall"]["R@2"] == 0.5 and found["overall"]["nDCG@10"] == 0.5
+    assert found["skipped"] == {"no_relevant_label": 1, "not_ranked": 1}
+
+
+def test_queries_longer_than_a_search_are_counted(lecard: Path) -> None:
+    queries = [{"id": 1, "fact": "窃取首饰" * 2_000}, {"id": 2, "fact": "驾车撞死行人后逃逸"}]
+    (lecard / "query.json").write_text(json.dumps(queries, ensure_ascii=False), encoding="utf-8")
+    found = evaluate_precedents(
+        lecard / "qrels.trec", queries=lecard / "query.json", candidates=[str(lecard / "candidate")], depths=(4,)
+    )
+    assert found["cut_queries"] == 1 and found["max_query_chars"] == 4000
+
+
 def test_a_run_file_is_measured_by_hand(lecard: Path) -> None:
     run = lecard / "run.trec"
     run.write_text("1 Q0 104 1 9 x\n1 Q0 101 2 8 x\n2 Q0 103 1 5 x\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legal_rl.evaluation.benchmarks.graders import GRADERS, grade_example
+from legal_rl.evaluation.benchmarks.mended import amounts, option_letters, term_months
 from legal_rl.evaluation.benchmarks.records import Example, ReferenceFormatError
 from legal_rl.evaluation.benchmarks.tasks import BENCHMARKS, CATEGORIES, find_task, load_labels, load_tasks
 
@@ -108,3 +109,38 @@ def test_no_answer_breaks_a_grader(answer: str, task) -> None:
         assert grade.score <= 1.0 + 1e-9 and not (grade.abstained and grade.score > 0)
         if mode == "fixed":
             assert grade.score >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "letters"),
+    [
+        ("选项A不正确，选项B不正确，因此答案是C", "C"),
+        ("选项A错误，应选B", "B"),
+        ("A、B错误，选C", "C"),
+        ("A项错误，B项正确，C项错误", "B"),
+        ("答案不是A，而是C", "C"),
+        ("初看答案是A，但考虑期限，正确答案应为B和D", "BD"),
+        ("选AC", "AC"),
+        ("答案：B。解析：A错误", "B"),
+    ],
+)
+def test_the_conclusion_counts_in_the_fixed_mode(text: str, letters: str) -> None:
+    assert option_letters(text, "ABCDE") == set(letters)
+
+
+@pytest.mark.parametrize(
+    ("text", "months"),
+    [
+        ("曾于2015年因盗窃被判处有期徒刑六个月，本次判处有期徒刑一年", 12),
+        ("有前科（曾被判处拘役五个月）。现判处有期徒刑二年", 24),
+        ("原审判处有期徒刑五年，改判为有期徒刑三年", 36),
+        ("曾被判处拘役三个月", 3),  # nothing better is there
+    ],
+)
+def test_an_earlier_conviction_is_not_this_term(text: str, months: float) -> None:
+    assert term_months(text) == months
+
+
+def test_the_total_comes_before_its_parts() -> None:
+    assert amounts("合计3000元，其中未追回金额500元") == [3000.0]
+    assert amounts("涉案金额为500元，另有2件") == [500.0]

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from legal_rl.evaluation.benchmarks.journal import LineJournal
 from legal_rl.evaluation.benchmarks.judging import agreement, calibrate, judge_run, summarise_verdicts
+from legal_rl.evaluation.benchmarks.records import BenchmarkError
 from legal_rl.evaluation.benchmarks.report_data import Run
 from legal_rl.evaluation.benchmarks.runner import run_benchmark
 from legal_rl.evaluation.benchmarks.samples import read_samples
@@ -74,3 +76,43 @@ def test_agreement_statistics_are_worked_by_hand() -> None:
     assert found["spearman"] == pytest.approx(1.0) and found["mean_absolute_error"] == pytest.approx(4 / 3)
     assert found["bias"] == pytest.approx(-4 / 3) and found["within_two"] == pytest.approx(2 / 3)
     assert agreement(np.array([]), np.array([]))["spearman"] is None
+
+
+def test_another_judge_or_answer_is_judged_anew_and_a_killed_one_goes_on(toy_model, finished: Path) -> None:
+    prompts: list[str] = []
+
+    def verdict(prompt: str) -> str:
+        prompts.append(prompt)
+        return '{"score": 5, "reason": ""}'
+
+    toy_model.reply = verdict
+    config = LLMConfig(base_url=toy_model.url, model="toy", max_retries=0, deadline_s=120)
+    first = judge_run(finished, config)
+    assert len(prompts) == 6
+    judge_run(finished, config.model_copy(update={"model": "other"}))
+    assert len(prompts) == 12
+    path = finished / "judge.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text(lines[0] + "\n" + lines[1][:20], encoding="utf-8")  # killed while it wrote the second verdict
+    again = judge_run(finished, config.model_copy(update={"model": "other"}))
+    assert len(prompts) == 16 and again["tasks"] == first["tasks"]
+    rows = [json.loads(line) for line in (finished / "trace.jsonl").read_text("utf-8").splitlines()]
+    next(row for row in rows if row["task"] == "m_advice")["prediction"] = "另一个答案"
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (finished / "trace.jsonl").write_text(text, encoding="utf-8")
+    judge_run(finished, config.model_copy(update={"model": "other"}))
+    assert len(prompts) == 18  # the changed answer alone
+
+
+def test_two_judges_in_one_folder_do_not_mix(toy_model, finished: Path) -> None:
+    config = LLMConfig(base_url=toy_model.url, model="toy", max_retries=0, deadline_s=120)
+    journal = LineJournal(finished / "judge.jsonl")
+    with pytest.raises(BenchmarkError, match="another process is working here"):
+        judge_run(finished, config)
+    journal.close([])
+
+
+def test_a_damaged_verdict_is_named(toy_model, finished: Path) -> None:
+    (finished / "judge.jsonl").write_text('{"id": "x", "status": "ok"}\n{"id": 3}\n', encoding="utf-8")
+    with pytest.raises(BenchmarkError, match=r"judge\.jsonl: line 2: fields 'id' and 'status'"):
+        judge_run(finished, LLMConfig(base_url=toy_model.url, model="toy"))

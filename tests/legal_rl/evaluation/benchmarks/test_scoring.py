@@ -117,3 +117,26 @@ def test_the_command_fails_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as done:
         main(["eval", "score", str(tmp_path / "absent.jsonl")])
     assert done.value.code == 1 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_task_without_a_score_is_named_and_no_nan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    lawbench(tmp_path / "3-4.json", [("1个月", "刑期:死刑")])
+    lawbench(tmp_path / "1-2.json", [("A", "正确答案：A。"), ("B", "正确答案：A。")])
+    with pytest.raises(SystemExit):
+        main(["eval", "score", str(tmp_path), "--json"])
+    text = capsys.readouterr().out
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert found["average"] == 0.5 and found["unscored"] == ["3-4"] and found["by_category"]["Reasoning"] is None
+    with pytest.raises(SystemExit):
+        main(["eval", "score", str(tmp_path)])
+    table = capsys.readouterr().out
+    assert "nan" not in table and "1 tasks" in table
+
+
+def test_a_task_asked_for_is_there_once(tmp_path: Path) -> None:
+    lines(tmp_path / "1_1.jsonl", [{"output": "A", "answer": "A"}])
+    with pytest.raises(BenchmarkError, match="holds no predictions for task 1_2"):
+        find_files(tmp_path, "lexeval", ["1_1", "1_2"])
+    lines(tmp_path / "1_1.json", [{"output": "B", "answer": "A"}])
+    with pytest.raises(BenchmarkError, match=r"1_1\.json and 1_1\.jsonl both answer task 1_1"):
+        find_files(tmp_path, "lexeval")
