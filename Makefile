@@ -54,7 +54,7 @@ lint: $(STAMP) ## ruff and pyright
 
 bench: $(STAMP) ## Measurements, written to benchmarks/results
 	@echo "== bench: retrieval measurements (about half a minute)"
-	@for script in benchmarks/bench_*.py; do echo "-- $$script"; $(PY) "$$script"; done
+	@for script in benchmarks/bench_*.py; do echo "-- $$script"; $(PY) "$$script" || echo "   not measured"; done
 
 clean: ## Remove caches and .venv; runs/ stays
 	@echo "== clean: caches, build outputs and .venv (runs/ is kept)"

@@ -39,9 +39,13 @@ def sources(megabytes: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmark", type=Path, action="append", required=True)
+    parser.add_argument("--benchmark", type=Path, action="append", help="default: both of the data folder")
     parser.add_argument("--megabytes", type=int, default=40)
     options = parser.parse_args()
+    data = Path(os.environ.get("LEGAL_RL_DATA", ROOT.parent / "shared" / "data"))
+    benchmarks = options.benchmark or [data / "lawbench", data / "lexeval"]
+    if absent := [folder for folder in benchmarks if not folder.exists()]:
+        raise SystemExit(f"skipped: {absent[0]} is absent; name a folder with --benchmark")
     from legal_rl.data.pipeline.contamination import scan
     from legal_rl.data.pipeline.library import build_library
 
@@ -49,7 +53,7 @@ def main() -> None:
     size = sum(len(text.encode()) for text in texts) / 1e6
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     started = time.process_time()
-    library = build_library(options.benchmark)
+    library = build_library(benchmarks)
     built = time.process_time()
     touched = sum(overlap.shared > 0 for overlap in scan(library, texts))
     scanned = time.process_time()
