@@ -27,6 +27,7 @@ from envs.rollout import run_rollout
 from envs.tokens import Dialogue, TokenDialogue, Tokenizer
 from envs.types import Completion, Malformed, Question, Rollout
 from legal_rl.evaluation.local_engine import EngineSettings, LocalEngine
+from legal_rl.evaluation.ray_engines import RayEngines
 from legal_rl.evaluation.statistics import bootstrap_means, paired_difference
 from retrieval_server.config import LLMConfig
 from retrieval_server.types import Retriever
@@ -46,7 +47,9 @@ Progress = Callable[[str, int, int], None]
 class EnginePolicy:
     """A model in the local engine as a `Policy`: continues the dialogue's token ids."""
 
-    def __init__(self, engine: LocalEngine, tokenizer: Tokenizer, temperature: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, engine: LocalEngine | RayEngines, tokenizer: Tokenizer, temperature: float = 0.0, seed: int = 0
+    ) -> None:
         self.engine, self.tokenizer, self.temperature, self.seed = engine, tokenizer, temperature, seed
 
     async def act(self, dialogue: Dialogue, budget: Budget) -> Completion:

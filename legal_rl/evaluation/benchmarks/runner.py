@@ -279,7 +279,16 @@ def _answering(value: Any) -> Any:
     """Settings without what only changes pace and place: these may differ when a run goes on."""
     if not isinstance(value, dict):
         return value
-    pace = ("concurrency", "sample_deadline_s", "outage_patience_s", "give_up_after", "engine", "retrieval_url")
+    pace = (
+        "concurrency",
+        "sample_deadline_s",
+        "outage_patience_s",
+        "give_up_after",
+        "engine",
+        "retrieval_url",
+        "lawyer_replicas",
+        "gpus_per_replica",
+    )
     kept = {name: item for name, item in value.items() if name not in pace}
     for name in ("lawyer", "judge"):
         if isinstance(kept.get(name), dict):

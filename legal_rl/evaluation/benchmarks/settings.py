@@ -51,6 +51,10 @@ class BenchmarkConfig(BaseModel):
     """Plays the Lawyer over HTTP: one address may stand for many replicas (Ray Serve, vLLM)."""
     lawyer_model: str = ""
     """Or a Hugging Face folder, played by vLLM in this process."""
+    lawyer_replicas: int = Field(default=1, ge=1)
+    """More than one: as many copies of `lawyer_model` as actors of a Ray cluster (RAY_ADDRESS, else this machine)."""
+    gpus_per_replica: float | None = Field(default=None, ge=0)
+    """None = one GPU each where the cluster has any."""
     judge: Endpoint | None = None
     """Writes the final answer; without one the Lawyer's own answer counts."""
     retrieval_url: str = ""

@@ -245,8 +245,14 @@ async def _open_lawyer(config: BenchmarkConfig, stack: AsyncExitStack) -> tuple[
         return policy, None
     from legal_rl.evaluation.lawyer import EnginePolicy
     from legal_rl.evaluation.local_engine import LocalEngine
+    from legal_rl.evaluation.ray_engines import RayEngines
 
-    engine = await stack.enter_async_context(LocalEngine(Path(config.lawyer_model), config.engine))
+    folder, copies = Path(config.lawyer_model), config.lawyer_replicas
+    if copies > 1:
+        pool = RayEngines(folder, config.engine, copies, config.gpus_per_replica)
+        engine: LocalEngine | RayEngines = await stack.enter_async_context(pool)
+    else:
+        engine = await stack.enter_async_context(LocalEngine(folder, config.engine))
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(config.lawyer_model)

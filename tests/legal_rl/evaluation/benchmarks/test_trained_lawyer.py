@@ -80,3 +80,16 @@ def test_a_lawyer_is_evaluated_in_three_modes(lawyer: BenchmarkConfig, tmp_path:
         runs.append(out)
     written = write_report(runs, tmp_path / "report.html")
     assert len(written) == 4 + 3 * 15
+
+
+@pytest.mark.slow
+def test_replicas_on_ray_answer_as_one_engine_does(lawyer: BenchmarkConfig, tmp_path: Path) -> None:
+    samples = read_samples("mini", None, limit=1)
+    answers = []
+    for copies in (1, 2):
+        out = tmp_path / str(copies)
+        config = lawyer.model_copy(update={"lawyer_replicas": copies})
+        assert run_benchmark("mini", samples, config, "judge_only", out)["failed"] == 0
+        answers.append({entry["id"]: entry["prediction"] for entry in read_lines(out / "trace.jsonl")})
+    same = [answers[0][name] == answers[1][name] for name in answers[0]]
+    assert len(same) == len(samples) and sum(same) >= 0.8 * len(same)  # batches of another size round differently
