@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from legal_rl.commands import data_build, data_stages
+from legal_rl.commands import data_build, data_chain, data_stages
 from legal_rl.commands.shared import (
     ConfigArgument,
     JsonOption,
@@ -23,6 +23,7 @@ from legal_rl.commands.shared import (
 app = typer.Typer(help="Build and inspect training data.", no_args_is_help=True)
 data_stages.register(app)
 data_build.register(app)
+data_chain.register(app)
 
 
 @app.command("synthesize")

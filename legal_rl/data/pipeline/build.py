@@ -231,23 +231,34 @@ class Filler:
             self.made.append(record)
 
     def _finish(self, source: SourceText, outcome: Outcome) -> tuple[TrainingRecord | None, str, str]:
-        """(record, "", "") or (None, stage, reason): leakage, options, principles."""
-        record = outcome.record
-        if record is None:
+        if outcome.record is None:
             return None, outcome.stage, outcome.reason
-        if self.profile.leakage and (leak := find_leak(record.question, record.answer)):
-            return None, "leakage", f"{leak.kind} {leak.text}"
-        record = record.after("leakage", "kept", "" if self.profile.leakage else "extraction: not checked")
-        if self.profile.choice:
-            answer, extra = record.answer, list(dict.fromkeys(self.answers))[-NEIGHBOURS:]
-            self.answers.append(answer)
-            made = make_choices(source.text, answer, record.id, len(self.made), seed=self.seed, extra=extra)
-            if made is None:
-                return None, "distractors", "fewer than 3 valid distractors"
-            detail = f"answer {answer}; {', '.join(made.origins)}"
-            record = record.after("distractors", "changed", detail, choices=made.options, answer=made.letter)
-        broken = principle_broken(record, self.profile)
-        return (None, "principles", broken) if broken else (record.after("principles", "kept"), "", "")
+        return finish(outcome.record, self.profile, source.text, len(self.made), self.answers, self.seed)
+
+
+def finish(
+    record: TrainingRecord, profile: TaskProfile, text: str, number: int, answers: list[str], seed: int
+) -> tuple[TrainingRecord | None, str, str]:
+    """(record, "", "") or (None, stage, reason): leakage, options, principles.
+
+    Args:
+        text: what the answer was taken from; values in it are candidates for the options.
+        number: how many records of the task there are; it decides where the answer stands.
+        answers: answers of the task so far, further candidates; a choice question adds its own.
+    """
+    if profile.leakage and (leak := find_leak(record.question, record.answer)):
+        return None, "leakage", f"{leak.kind} {leak.text}"
+    record = record.after("leakage", "kept", "" if profile.leakage else "extraction: not checked")
+    if profile.choice:
+        answer, extra = record.answer, list(dict.fromkeys(answers))[-NEIGHBOURS:]
+        answers.append(answer)
+        made = make_choices(text, answer, record.id, number, seed=seed, extra=extra)
+        if made is None:
+            return None, "distractors", "fewer than 3 valid distractors"
+        detail = f"answer {answer}; {', '.join(made.origins)}"
+        record = record.after("distractors", "changed", detail, choices=made.options, answer=made.letter)
+    broken = principle_broken(record, profile)
+    return (None, "principles", broken) if broken else (record.after("principles", "kept"), "", "")
 
 
 def _candidates(
@@ -265,6 +276,44 @@ def _candidates(
     passed.sort(key=lambda source: hashlib.blake2b(f"{seed}/{profile.id}/{source.id}".encode()).digest())
     rows = [_discard(f"{n} sources", profile.id, "gate1", reason, n) for reason, n in refused.most_common()]
     return passed, rows
+
+
+def assemble(
+    records: Sequence[TrainingRecord], profiles: Sequence[TaskProfile], out_dir: Path, facts: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Records of single stages as a data set: options, principles, repeats, splits, files (G.7); the manifest.
+
+    Raises:
+        DataError: a record of an unknown profile, or two records with one id.
+    """
+    by_id = {profile.id: profile for profile in profiles}
+    finished: dict[str, list[TrainingRecord]] = {}
+    answers: dict[str, list[str]] = {}
+    discarded: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for record in records:
+        profile = by_id.get(record.profile)
+        if profile is None:
+            raise DataError(f"record {record.id}: unknown profile {record.profile!r}; name its file with --profile")
+        if record.id in seen:
+            raise DataError(f"record {record.id}: a second record with this id")
+        seen.add(record.id)
+        kept, said = finished.setdefault(profile.id, []), answers.setdefault(profile.id, [])
+        done, stage, reason = (
+            finish(record, profile, record.question, len(kept), said, seed) if not record.choices else (record, "", "")
+        )
+        if done is None:
+            discarded.append(_discard(record.source_id, profile.id, stage, reason))
+        else:
+            kept.append(done)
+    whole: list[TrainingRecord] = []
+    for group in finished.values():
+        unique, lost = without_repeats(group)
+        whole += unique
+        discarded += lost
+    by_stage: Counter[str] = Counter(row["stage"] for row in discarded)
+    facts = {"sources": [], "benchmarks": {}, "seed": seed, **facts, "discarded": dict(sorted(by_stage.items()))}
+    return write_set(assign_splits(whole, seed), discarded, profiles, out_dir, facts)
 
 
 def without_repeats(records: list[TrainingRecord]) -> tuple[list[TrainingRecord], list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ from legal_rl.data.pipeline.contamination import Thresholds, judge, source_texts
 from legal_rl.data.pipeline.distractors import with_choices
 from legal_rl.data.pipeline.leakage import find_leak
 from legal_rl.data.pipeline.library import Library
+from legal_rl.data.pipeline.stages import dropped_because, mark
 from legal_rl.data.readers.lines import dump, read_lines
 
 BATCH = 256
@@ -27,8 +28,11 @@ def leakage_stage(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dic
     """Marks each record with its leak, or an empty text."""
     marked = []
     for place, record in rows:
+        if dropped_because(record):
+            marked.append((place, record))
+            continue
         leak = find_leak(str(record["question"]), str(record["answer"]), record.get("choices") or ())
-        marked.append((place, _marked(record, "leakage", f"{leak.kind} {leak.text}" if leak else "")))
+        marked.append((place, mark(record, "leakage", f"{leak.kind} {leak.text}" if leak else "")))
     return marked
 
 
@@ -36,8 +40,11 @@ def distractor_stage(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, 
     """Adds options; the answer's letter depends on the record's place, so blocks may be cut anywhere."""
     made = []
     for place, record in rows:
+        if dropped_because(record):
+            made.append((place, record))
+            continue
         with_options, why = with_choices(record, place)
-        made.append((place, _marked(with_options, "distractors", why)))
+        made.append((place, mark(with_options, "distractors", why)))
     return made
 
 
@@ -50,13 +57,9 @@ class ContaminationStage:
     def __call__(self, rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
         judged = judge(self.library, (source_texts(record, place + 1) for place, record in rows), self.limits)
         return [
-            (place, _marked(record, "contamination", overlap.sample if drop else ""))
+            (place, mark(record, "contamination", overlap.sample if drop else ""))
             for (place, record), (overlap, drop) in zip(rows, judged, strict=True)
         ]
-
-
-def _marked(record: dict[str, Any], stage: str, reason: str) -> dict[str, Any]:
-    return {**record, "stages": {**record.get("stages", {}), stage: reason}}
 
 
 def map_in_process(source: Path, target: Path, stages: Iterable[Stage]) -> int:

@@ -1,4 +1,4 @@
-"""The rule-based teacher: questions of ten sub-categories from statutes and judgments, without any model.
+"""The rule-based teacher: questions of sixteen sub-categories from statutes and judgments, without any model.
 
 Every answer is a piece of the source or of its annotation, so that each record can be checked against its evidence.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from legal_rl.data.clauses import definition, first_clause, sentencing_tiers
 from legal_rl.data.pipeline.gates import Decision
 from legal_rl.data.pipeline.profiles import TaskProfile
+from legal_rl.data.pipeline.text_rules import TEXT_RULES
 from legal_rl.data.pipeline.values import find_values, plain_number
 from legal_rl.data.readers.sources import SourceText
 from retrieval_server.generated_cases import MARK
@@ -26,7 +27,7 @@ Written = dict[str, Any] | None
 class RuleTeacher:
     """Feasible is what one of the rules can write; the same source gives the same question on every machine."""
 
-    name = "rules v1"
+    name = "rules v2"
     tasks: frozenset[str] | None = None
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ def subject_identification(source: SourceText) -> Written:
     return _qa(f"{sentence}。文中的被告人是谁？", "、".join(names)) if names and len(sentence) >= 20 else None
 
 
-RULES: dict[str, Callable[[SourceText], Written]] = {
+RULES: dict[str, Callable[[SourceText], Written]] = TEXT_RULES | {
     rule.__name__: rule
     for rule in (
         clause_recall,

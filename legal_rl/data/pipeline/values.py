@@ -51,6 +51,10 @@ _PROBATION = re.compile(
 _PENALTY = re.compile(
     r"死刑[,、]?(?:并|且)?(?:宣告)?缓期[二两2]年(?:执行)?|死缓|死刑|无期徒刑|免予刑事处罚|单处罚金|没收(?:个人)?全部财产|驱逐出境"
 )
+_SHORT_PENALTY = re.compile(
+    r"拘役|(?<!出口)(?<!交通)(?<!外汇)(?<!空中)(?<!流量)(?<!航空)管制(?!物项|措施|政策|清单|药品|刀具|器具|制度|部门|法)"
+)
+"""管制 is a penalty, but export controls (出口管制, 管制物项) are none."""
 _DATE = re.compile(
     r"((?:19|20)\d{2}|[一二][九〇零○\d][一二三四五六七八九〇零○\d]{2})年(\d{1,2}|[一二三四五六七八九十]{1,3})月(?:(\d{1,2}|[一二三四五六七八九十]{1,3})日)?"
 )
@@ -173,7 +177,7 @@ def _penalties(text: str) -> Iterator[Value]:
     for match in _PENALTY.finditer(text):
         key = "死缓" if "缓" in match[0] else match[0].replace("个人", "")
         yield Value("penalty", key, match[0], match.start(), match.end())
-    for match in re.finditer("拘役|管制", text):
+    for match in _SHORT_PENALTY.finditer(text):
         yield Value("penalty", match[0], match[0], match.start(), match.end())
 
 

@@ -231,7 +231,7 @@ def test_a_build_by_rule(statutes: Path, tmp_path: Path) -> None:
     assert all(row["stage"] and row["reason"] for row in reasons)
     unwritten = next(row for row in reasons if row["source_id"] == "all sources")
     assert unwritten["profile"] == "multi_hop_qa" and unwritten["stage"] == "gate2" and unwritten["count"] > 600
-    assert unwritten["reason"] == "rules v1 does not write this task"
+    assert unwritten["reason"] == "rules v2 does not write this task"
     assert manifest["discarded"]["gate2"] == sum(row["count"] for row in reasons if row["stage"] == "gate2")
     card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
     assert "Not compared with any benchmark" in card and "| Reasoning | Charge Prediction |" in card
