@@ -34,6 +34,8 @@ class QuestionSettings(_Settings):
     """An answer must stand in this many first characters of its article: evidence is shown clipped."""
     max_law_chars: int = Field(default=9, ge=2)
     max_answer_chars: int = Field(default=24, ge=4)
+    benchmarks: tuple[str, ...] = ()
+    """Files or folders of benchmarks whose texts must not be among the questions; empty = not compared."""
     latest_effective_date: str = "2026-01-01"
     """Only law in force by this day is asked for, so the set does not depend on the day it is made."""
 

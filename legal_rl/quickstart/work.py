@@ -36,15 +36,22 @@ def knowledge(config: RunConfig, folder: Path) -> Summary:
 
 
 def trajectories(config: RunConfig, folder: Path) -> Summary:
-    """Questions from the corpus, and the teacher's trajectories through the real Assistant."""
+    """Questions from the corpus, through the data pipeline, and the teacher's trajectories with the real Assistant."""
+    from legal_rl.data.pipeline.curriculum import through_pipeline
     from legal_rl.data.questions import build_questions
     from legal_rl.data.synthesize import synthesize
 
     assistant = _assistant(config)
     sets = build_questions(assistant.index.articles, assistant.index.cases, config.questions)
+    sets, checked = through_pipeline(
+        sets, folder / "set", benchmarks=[Path(name) for name in config.questions.benchmarks],
+        facts={"index": assistant.index.version, "seed": config.questions.seed},
+    )  # fmt: skip
     with bar("trajectories") as progress:
         manifest = synthesize(sets, assistant, config.environment, folder, config.teacher, progress)
     return {
+        "records": checked["records"],
+        "discarded": sum(checked["discarded"].values()),
         "trajectories": sum(manifest["sft"]["kept"].values()),
         "dropped": sum(manifest["sft"]["dropped"].values()),
         "grpo_questions": manifest["grpo"]["questions"],

@@ -33,10 +33,10 @@ SKETCH = 24
 def principle_broken(record: TrainingRecord, profile: TaskProfile) -> str:
     """Which of the three principles a record violates; empty when none.
 
-    1. answerable: it names evidence, and its grader accepts its own answer; 2. no leakage, options included;
-    3. valid and concise: letters within the options, an answer of the task's length.
+    1. answerable: it names evidence (or holds all itself), and its grader accepts its own answer; 2. no leakage,
+    options included; 3. valid and concise: letters within the options, an answer of the task's length.
     """
-    if not record.evidence:
+    if not record.evidence and not profile.self_contained:
         return "not answerable: no evidence"
     if grade(record.grader, record.answer, record.answer) < 0.999:
         return f"not answerable: grader {record.grader} does not accept the answer itself"

@@ -85,7 +85,7 @@ def reading_comprehension(source: SourceText) -> Written:
 
 def plaintiff_opinion(source: SourceText) -> Written:
     """What the prosecution says happened: the first sentence of its accusation."""
-    found = ACCUSATION.search(source.text)
+    found = ACCUSATION.search(_facts(source))
     return _qa(f"{_facts(source)}\n公诉机关指控的主要事实是什么？", found[1]) if found else None
 
 

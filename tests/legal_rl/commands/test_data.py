@@ -96,3 +96,51 @@ def test_an_estimate_asks_nothing_and_makes_nothing(call: Call, tmp_path: Path) 
     cost = report["first_round"]
     assert code == 0 and cost["requests"] == 2 * 5 and cost["cost"] == round(cost["tokens_in"] * 2 / 1e6, 4)
     assert not (tmp_path / "set").exists()
+
+
+def test_a_set_in_single_steps_and_its_trajectories(call: Call, tmp_path: Path) -> None:
+    sources, records = tmp_path / "sources.jsonl", tmp_path / "records.jsonl"
+    code, report, _ = call("sources", "generated:count=30", "--out", sources, "--json")
+    assert code == 0 and report == {"sources": 30, "kinds": {"judgment": 30}}
+    chain = ("--stage", "gate1", "--stage", "write", "--stage", "quality", "--profile")
+    code, report, _ = call("map", sources, records, *chain, "charge_prediction", "--json")
+    assert code == 0 and report == {"records": 30, "dropped": {}}
+    code, report, _ = call("map", sources, tmp_path / "sums.jsonl", *chain, "amount_calculation", "--json")
+    lost = report["dropped"]["gate2"]
+    assert code == 0 and 0 < lost < 30
+    folder = tmp_path / "set"
+    code, report, _ = call("assemble", records, tmp_path / "sums.jsonl", "--out", folder, "--json")
+    assert code == 0 and report["dropped_before"] == lost
+    assert report["records"] + sum(report["discarded"].values()) == 60 - lost
+    index = tmp_path / "index"
+    from retrieval_server.index import build_index
+
+    write_lines(tmp_path / "norms.jsonl", [
+        {"id": "law/刑法@2023-12-29#264", "kind": "law", "law_title": "刑法", "law_key": "刑法", "article_no": 264,
+         "article_label": "第二百六十四条", "text": "盗窃公私财物，数额较大的，处罚金。"},
+    ])  # fmt: skip
+    build_index(index, [str(tmp_path / "norms.jsonl")], ["generated:count=30"], "none")
+    command = ("trajectories", folder, "--out", tmp_path / "t", "--index", index, "--ranking", "fused", "--json")
+    code, report, _ = call(*command)
+    assert code == 0 and report["questions"] == sum(row["questions"] for row in report["tasks"].values())
+    assert report["tasks"]["amount_calculation"]["rate"] == 1.0 and (tmp_path / "t" / "sft.messages.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("map", "{file}", "{out}", "--stage", "polish"), "no stage 'polish'; known: contamination, gate1"),
+        (("map", "{file}", "{out}", "--stage", "gate1"), "stage gate1 works for one task"),
+        (("map", "{file}", "{out}", "--stage", "write", "--profile", "term_translation"), "writes no term_translation"),
+        (("map", "{file}", "{out}", "--stage", "contamination"), "needs --benchmark"),
+        (("map", "{file}", "{out}", "--stage", "gate1", "--profile", "charge_prediction"), "record 1: no source text"),
+        (("assemble", "{file}", "--out", "{out}"), "line 1: field 'id'"),
+        (("trajectories", "{out}", "--out", "{out}", "--best-of", "2"), "needs a model and a temperature above 0"),
+        (("trajectories", "{out}", "--out", "{out}", "--judge-url", "x"), "a judge needs both"),
+    ],
+)
+def test_a_mistake_in_the_chain_is_one_line(call: Call, tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
+    write_lines(tmp_path / "rows.jsonl", [{"question": "何罪？", "answer": "盗窃罪"}])
+    names = {"file": tmp_path / "rows.jsonl", "out": tmp_path / "out"}
+    code, _, err = call(*(argument.format(**names) for argument in arguments))
+    assert code != 0 and text in err and err.strip().count("\n") == 0, err
