@@ -133,6 +133,7 @@ def trajectories(
     best_of: Annotated[int, typer.Option(min=1, help="Attempts per question; the best accepted one stays.")] = 1,
     concurrency: Annotated[int, typer.Option(min=1, help="Questions in play at a time.")] = 64,
     max_turns: Annotated[int, typer.Option(min=1, help="Turns of one trajectory.")] = 6,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Of one turn of the model.")] = 1_024,
     evidence_chars: Annotated[int, typer.Option(min=10, help="Characters shown of each evidence unit.")] = 2_000,
     judge_url: Annotated[str, typer.Option("--judge-url", help="Judge of open answers; without one ROUGE-L.")] = "",
     judge_model: Annotated[str, typer.Option("--judge-model", help="Model of that endpoint.")] = "",
@@ -169,7 +170,7 @@ def trajectories(
         lawyer = model_lawyer(lawyer_url, lawyer_model, temperature=temperature, concurrency=concurrency)
     judge = RewardJudge(LLMConfig(base_url=judge_url, model=judge_model)) if judge_url else None
     assistant = LegalAssistant(open_index(index), AssistantConfig(ranking=ranking.value))
-    environment = EnvConfig(max_turns=max_turns, evidence_chars=evidence_chars)
+    environment = EnvConfig(max_turns=max_turns, evidence_chars=evidence_chars, max_turn_tokens=max_tokens)
     with bar("trajectories") as progress:
         manifest = make_trajectories(
             folder, assistant, environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from, judge=judge,

@@ -33,7 +33,7 @@ def gate1(source: SourceText, profile: TaskProfile) -> Decision:
 
 FEASIBILITY_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"feasible": {"type": "boolean"}, "reason": {"type": "string"}},
+    "properties": {"feasible": {"type": "boolean"}, "reason": {"type": "string", "maxLength": 100}},
     "required": ["feasible", "reason"],
     "additionalProperties": False,
 }

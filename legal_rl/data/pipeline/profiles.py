@@ -46,6 +46,7 @@ class TaskProfile(BaseModel):
     """False where the answer is taken out of the question's own text (extraction)."""
     self_contained: bool = False
     """True where the question holds all that its answer needs: no evidence is asked for."""
+    max_question_chars: int = 8_000
     max_answer_chars: int = 200
     quota: int = Field(ge=0)
     """Records wanted: the count of Table 9."""

@@ -30,12 +30,24 @@ _PLACEHOLDERS = {
     "feasibility": {"description", "input_format", "output_format", "text"},
     "synthesis": {"description", "input_format", "output_format", "prompt", "task", "text"},
 }
-SYNTHESIS_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"task": {"type": "string"}, "question": {"type": "string"}, "answer": {"type": "string"}},
-    "required": ["task", "question", "answer"],
-    "additionalProperties": False,
-}
+
+
+def synthesis_schema(profile: TaskProfile) -> dict[str, Any]:
+    """Structured output of the synthesis: the task is fixed, the lengths are the profile's.
+
+    Bounds are what keeps a small model from writing one endless string.
+    """
+    return {
+        "type": "object",
+        "properties": {
+            "task": {"type": "string", "enum": [profile.id]},
+            "question": {"type": "string", "minLength": 1, "maxLength": profile.max_question_chars},
+            "answer": {"type": "string", "minLength": 1, "maxLength": profile.max_answer_chars},
+        },
+        "required": ["task", "question", "answer"],
+        "additionalProperties": False,
+    }
+
 
 Pair = tuple[SourceText, TaskProfile]
 
@@ -108,7 +120,9 @@ class ModelTeacher:
 
     async def write(self, source: SourceText, profile: TaskProfile) -> tuple[dict[str, Any] | None, str]:
         """One question; invalid JSON, a missing answer and another task are rejected."""
-        answer = await self.endpoint.ask("synthesis", messages_for("synthesis", source, profile), SYNTHESIS_SCHEMA)
+        answer = await self.endpoint.ask(
+            "synthesis", messages_for("synthesis", source, profile), synthesis_schema(profile)
+        )
         if answer.finish_reason == "length":
             return None, "invalid JSON: cut off"
         return read_synthesis(_parse(answer.text), profile)
@@ -132,7 +146,7 @@ def _parse(text: str) -> Any:
     from envs.lenient_json import strip_fence
 
     try:
-        data = json.loads(strip_fence(text))
+        data = json.loads(strip_fence(text), strict=False)  # models write line breaks into strings as they are
         json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair (\\ud83d) is no text
     except (ValueError, RecursionError):
         return None
@@ -219,7 +233,7 @@ def estimate(pairs: Sequence[Pair], endpoint: TeacherEndpoint, cached: set[str])
     """Requests, tokens and money for these pairs when all are feasible, answers in the cache left out."""
     spending = Spending()
     for source, profile in pairs:
-        for name, schema in (("feasibility", FEASIBILITY_SCHEMA), ("synthesis", SYNTHESIS_SCHEMA)):
+        for name, schema in (("feasibility", FEASIBILITY_SCHEMA), ("synthesis", synthesis_schema(profile))):
             messages = messages_for(name, source, profile)
             if request_key(endpoint, messages, schema) in cached:
                 continue

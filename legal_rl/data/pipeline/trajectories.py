@@ -60,13 +60,18 @@ class Lawyer:
     name: str
     policy: Callable[[Question, int], Policy | None]
     concurrency: int = 64
+    own_limits: bool = True
+    """False for a scripted teacher, whose text is not bounded by a model's tokens."""
 
 
 def scripted_lawyer() -> Lawyer:
     """The rule-based teacher; attempts are all alike."""
     from legal_rl.data.pipeline.record_teacher import PLAYS, RecordTeacher
 
-    return Lawyer("scripted", lambda question, attempt: RecordTeacher(question) if question.family in PLAYS else None)
+    def policy(question: Question, attempt: int) -> Policy | None:
+        return RecordTeacher(question) if question.family in PLAYS else None
+
+    return Lawyer("scripted", policy, own_limits=False)
 
 
 def model_lawyer(base_url: str, model: str, *, temperature: float, concurrency: int, max_retries: int = 5) -> Lawyer:
@@ -112,7 +117,8 @@ def make_trajectories(
     records, questions = read_set(set_dir, limit)
     out_dir.mkdir(parents=True, exist_ok=True)
     (out_dir / "manifest.json").unlink(missing_ok=True)
-    env = environment.model_copy(update=ROOM)
+    room = {"max_response_tokens": ROOM["max_response_tokens"]}  # of a text: characters, evidence included
+    env = environment.model_copy(update=room if lawyer.own_limits else ROOM)
     playable = [question for question in questions if lawyer.policy(question, 0) is not None]
     attempts = [
         play(playable, retriever, env, lawyer, number, out_dir / f"attempt-{number}.rollouts.jsonl", progress)
