@@ -24,6 +24,7 @@ from legal_rl.data.readers.lines import read_lines
 from retrieval_server.assistant import LegalAssistant
 
 START_S = 300
+GRAMMAR = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 PROFILE = """
 id: short_answer
 domain: Understanding
@@ -75,7 +76,7 @@ class Server:
         command = [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name",
             "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager",
-            "--max-model-len", "4096", "--generation-config", "vllm", "--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}',
+            "--max-model-len", "4096", "--generation-config", "vllm", "--structured-outputs-config", GRAMMAR,
             "--hf-overrides", '{"max_position_embeddings": 4096}',
         ]  # fmt: skip
         with log.open("w") as out:
