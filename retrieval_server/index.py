@@ -33,6 +33,8 @@ from retrieval_server.manifest import (
     verify_files,
     write_manifest,
 )
+from retrieval_server.ranking.store import VERSION as RANKING_VERSION
+from retrieval_server.ranking.store import RankingParts
 from retrieval_server.segmentation import Segmenter
 from retrieval_server.sparse import SparseIndex
 from retrieval_server.types import Article, Case
@@ -79,7 +81,7 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
         raise IndexStateError(
             f"{folder}: index is damaged ({str(error).splitlines()[0]}); {rebuild(folder, manifest)}"
         ) from error
-    return LegalIndex(articles, cases, hybrids[0], hybrids[1], manifest)
+    return LegalIndex(articles, cases, hybrids[0], hybrids[1], manifest, folder)
 
 
 def build_index(
@@ -142,6 +144,7 @@ class _Inputs:
             bm25_version=version("bm25s"),
             encoder=encoder.spec if encoder else "none",
             encoder_version=encoder.version if encoder else "",
+            ranking_version=RANKING_VERSION,
         )
         return cls(articles, precedents, encoder, _specs(corpora), _specs(cases), recipe)
 
@@ -218,6 +221,8 @@ def _write_parts(
     work: Path, inputs: _Inputs, old: dict[str, np.ndarray], progress: Callable[[str, int, int], None] | None
 ) -> None:
     segmenter = Segmenter()
+    if inputs.articles:
+        RankingParts.build(inputs.articles, [article_text(a) for a in inputs.articles]).save(work)
     parts = (
         (
             "articles.jsonl",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,7 @@ class LegalIndex:
         articles: all articles, current or not, in corpus order.
         cases: all precedents.
         statutes, precedents: the hybrid indexes over them, rows in the same order.
+        folder: where the index was opened from; None = never written.
         titles: squashed title or alias -> law key, for `resolve_citations`.
     """
 
@@ -55,7 +57,9 @@ class LegalIndex:
         statutes: HybridIndex,
         precedents: HybridIndex,
         manifest: Manifest,
+        folder: Path | None = None,
     ) -> None:
+        self.folder = folder
         self.articles = list(articles)
         self.cases = list(cases)
         self.statutes = statutes
@@ -135,13 +139,16 @@ class LegalIndex:
 
     @property
     def ranker(self) -> StatuteRanker:
-        """The learned ranking over these articles; made on first use, which takes seconds on a large corpus."""
+        """The learned ranking over these articles, opened on first use; an index without its files takes seconds."""
         with self._ranker_lock:
             if self._ranker is None:
                 from retrieval_server.ranking.ranker import StatuteRanker
+                from retrieval_server.ranking.store import RankingParts
 
-                texts = [article_text(article) for article in self.articles]
-                self._ranker = StatuteRanker(self.articles, texts, self.statutes.sparse, self.statutes.segmenter)
+                parts = RankingParts.load(self.folder, len(self.articles)) if self.folder else None
+                if parts is None:
+                    parts = RankingParts.build(self.articles, [article_text(article) for article in self.articles])
+                self._ranker = StatuteRanker(self.articles, parts, self.statutes.sparse, self.statutes.segmenter)
             return self._ranker
 
     def statute_candidates(

@@ -37,6 +37,8 @@ class Recipe(BaseModel):
     bm25_version: str
     encoder: str = "none"
     encoder_version: str = ""
+    ranking_version: str = ""
+    """Of the learned ranking's stored parts (`ranking.store`); empty where an older program wrote none."""
 
     @property
     def digest(self) -> str:

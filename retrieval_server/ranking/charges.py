@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 
@@ -71,9 +71,7 @@ class ChargeTable:
     @classmethod
     def of(cls, articles: Iterable[Article]) -> ChargeTable:
         """The table of a corpus; the shipped one where its articles fix no names of charges."""
-        rows = list(articles)
-        mined = mine_charges(rows)
-        return cls(with_related(mined or builtin_charges(), rows), offence_cues())
+        return cls(charge_entries(list(articles)), offence_cues())
 
     def resolve(self, name: str) -> str | None:
         """The known charge a spelling means: 贩卖毒品 -> 走私、贩卖、运输、制造毒品罪; None when none is close."""
@@ -113,6 +111,11 @@ class ChargeTable:
             for ref, weight in self.entries[charge].items():
                 found[ref] = max(found.get(ref, 0.0), weight * score / best[0][1])
         return found
+
+
+def charge_entries(articles: Sequence[Article]) -> dict[str, dict[Ref, float]]:
+    """Charge -> {article: weight} of a corpus; the shipped table where its articles fix no names of charges."""
+    return with_related(mine_charges(articles) or builtin_charges(), articles)
 
 
 def mine_charges(articles: Iterable[Article]) -> dict[str, dict[Ref, float]]:

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from retrieval_server.ranking.charges import CRIMINAL_LAW, ChargeTable, Ref
-from retrieval_server.ranking.priors import citation_priors
+from retrieval_server.ranking.charges import CRIMINAL_LAW, ChargeTable, Ref, offence_cues
 from retrieval_server.ranking.signals import Collection, Signals, best
+from retrieval_server.ranking.store import RankingParts, numbered_laws
 from retrieval_server.types import Article
 
 FEATURES = (
@@ -68,26 +68,26 @@ class FeatureSpace:
 
     Args:
         articles: rows in index order.
+        parts: what the index folder keeps of this corpus.
     """
 
-    def __init__(self, articles: Sequence[Article], collection: Collection) -> None:
+    def __init__(self, articles: Sequence[Article], collection: Collection, parts: RankingParts) -> None:
         self.collection = collection
-        self.charges = ChargeTable.of(articles)
+        self.charges = ChargeTable(parts.charges, offence_cues())
         self._texts = [article.text for article in articles]
-        law_of = _numbered(a.law_key for a in articles)
+        law_of = numbered_laws(articles)
         chapter_of = _numbered((a.law_key, a.part, a.chapter, a.section) for a in articles)
         self._law_N = np.array([law_of[a.law_key] for a in articles], dtype=np.int32)
         self._chapter_N = np.array(
             [chapter_of[a.law_key, a.part, a.chapter, a.section] for a in articles], dtype=np.int32
         )
         self._titles = [_title_pairs(key) for key in law_of]
-        law_prior, article_prior_N = citation_priors(articles, law_of)
         self._fixed = {
             "kind": np.array([KINDS.get(a.kind, 0) for a in articles], dtype=np.float32),
             "length": np.log1p(np.array([len(a.text) for a in articles], dtype=np.float32)),
             "place": np.log1p(np.array([a.article_no or 0 for a in articles], dtype=np.float32)),
-            "law_prior": law_prior[self._law_N],
-            "article_prior": article_prior_N,
+            "law_prior": parts.law_prior[self._law_N],
+            "article_prior": parts.article_prior_N,
             "is_criminal_law": (self._law_N == law_of.get(CRIMINAL_LAW, -1)).astype(np.float32),
         }
         self._scale = float(np.log1p(len(articles)))

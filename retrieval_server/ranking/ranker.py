@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval_server.ranking.bigrams import BigramIndex
 from retrieval_server.ranking.features import FEATURES, Candidates, FeatureSpace
 from retrieval_server.ranking.signals import Collection
+from retrieval_server.ranking.store import RankingParts
 from retrieval_server.ranking.trees import TreeModel, load_model
 from retrieval_server.segmentation import Segmenter
 from retrieval_server.sparse import SparseIndex
@@ -32,22 +32,21 @@ class StatuteRanker:
     """What `ranking: learned` searches with. Read only: safe between threads.
 
     Args:
-        texts: the indexed text of each article (`index.article_text`), for the bigrams.
+        parts: what the index folder keeps of these articles.
         model: None loads the shipped one.
     """
 
     def __init__(
         self,
         articles: Sequence[Article],
-        texts: Sequence[str],
+        parts: RankingParts,
         sparse: SparseIndex,
         segmenter: Segmenter,
         model: TreeModel | None = None,
     ) -> None:
         self._model = model
-        bodies = BigramIndex.build([article.text for article in articles])
-        collection = Collection(sparse.postings(), sparse.vocabulary, segmenter, BigramIndex.build(texts), bodies)
-        self.space = FeatureSpace(articles, collection)
+        collection = Collection(sparse.postings(), sparse.vocabulary, segmenter, parts.bigrams, parts.bodies)
+        self.space = FeatureSpace(articles, collection, parts)
 
     def warm_up(self) -> None:
         """Reads the model and compiles the loops."""
