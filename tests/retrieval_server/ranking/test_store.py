@@ -36,7 +36,7 @@ def test_stored_parts_rank_as_fresh_ones(folder: Path) -> None:
     fresh = StatuteRanker(index.articles, parts, index.statutes.sparse, index.statutes.segmenter)
     assert RankingParts.load(folder, len(index.articles)) is not None
     assert ranks(index, index.ranker) == ranks(index, fresh)
-    assert isinstance(index.ranker.space.collection.bigrams.postings.rows_P.base, np.memmap)  # not read whole
+    assert isinstance(index.ranker.space.collection.bigrams.postings.rows_P, np.memmap)  # not read whole
 
 
 def test_an_older_index_without_parts_still_ranks_and_is_built_anew(folder: Path, tmp_path: Path) -> None:
