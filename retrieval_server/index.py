@@ -20,7 +20,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from retrieval_server.corpus import DEFAULT_CORPUS, CorpusSpec, load_articles
-from retrieval_server.dense import DenseIndex, Encoder, encode_sorted, make_encoder
+from retrieval_server.dense import DenseIndex, Encoder, make_encoder
+from retrieval_server.embedding import embed
 from retrieval_server.errors import IndexStateError
 from retrieval_server.hybrid import HybridIndex
 from retrieval_server.legal_index import CaseCandidate, LegalIndex, article_text
@@ -38,6 +39,7 @@ from retrieval_server.ranking.store import RankingParts
 from retrieval_server.segmentation import Segmenter
 from retrieval_server.sparse import SparseIndex
 from retrieval_server.types import Article, Case
+from retrieval_server.vectors import VectorSpec
 
 DEFAULT_ENCODER = "fuse"
 
@@ -51,12 +53,15 @@ _Record = TypeVar("_Record", bound=BaseModel)
 CaseSpec = str | Path | Sequence[str | Path] | Iterable[Case]
 
 
-def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None = None) -> LegalIndex:
+def open_index(
+    folder: str | Path, verify: bool = True, encoder: Encoder | None = None, dense_gpus: int = 0
+) -> LegalIndex:
     """Opens an index folder.
 
     Args:
         verify: compare every file with its hash in the manifest.
         encoder: use this one instead of making the manifest's; must have made the vectors.
+        dense_gpus: search the vectors on so many GPUs.
 
     Raises:
         IndexStateError: missing, damaged, of another format or segmenter; names the command to run.
@@ -76,7 +81,10 @@ def open_index(folder: str | Path, verify: bool = True, encoder: Encoder | None 
     try:
         articles = _read_lines(folder / "articles.jsonl", Article)
         cases = _read_lines(folder / "cases.jsonl", Case)
-        hybrids = [_open_hybrid(folder, name, segmenter, encoder) for name in ("statutes", "precedents")]
+        hybrids = [
+            _open_hybrid(folder, name, segmenter, encoder, recipe.dense, dense_gpus)
+            for name in ("statutes", "precedents")
+        ]
     except (OSError, ValueError) as error:
         raise IndexStateError(
             f"{folder}: index is damaged ({str(error).splitlines()[0]}); {rebuild(folder, manifest)}"
@@ -90,6 +98,8 @@ def build_index(
     cases: CaseSpec = (),
     encoder: str | Encoder | None = DEFAULT_ENCODER,
     progress: Callable[[str, int, int], None] | None = None,
+    dense: str = "flat",
+    ray: bool = False,
 ) -> LegalIndex:
     """Builds an index folder, whole or not at all: it is written beside `out_dir` and renamed into place.
 
@@ -97,13 +107,15 @@ def build_index(
         corpora: see `load_articles`.
         cases: `Case` records, or a spec that `retrieval_server.cases.load_cases` reads.
         encoder: see `dense.make_encoder`; None or `none` leaves out the dense index.
+        dense: kind of the vector index, see `vectors`.
+        ray: encode on the connected Ray cluster (else a local one); the bytes are those of one process.
         progress: told (stage, done, total); None shows a bar on a terminal.
 
     Raises:
         CorpusError: an input cannot be used.
         IndexStateError: the folder cannot be written, or holds something else than an index.
     """
-    return _build(Path(out_dir), _Inputs.load(corpora, cases, make_encoder(encoder)), progress)
+    return _build(Path(out_dir), _Inputs.load(corpora, cases, make_encoder(encoder), dense), progress, ray)
 
 
 def ensure_index(
@@ -112,15 +124,17 @@ def ensure_index(
     cases: CaseSpec = (),
     encoder: str | Encoder | None = DEFAULT_ENCODER,
     progress: Callable[[str, int, int], None] | None = None,
+    dense: str = "flat",
+    ray: bool = False,
 ) -> LegalIndex:
     """Opens the index in `out_dir` when it was built from exactly these inputs and programs, else builds it anew."""
-    inputs = _Inputs.load(corpora, cases, make_encoder(encoder))
+    inputs = _Inputs.load(corpora, cases, make_encoder(encoder), dense)
     try:
         if read_manifest(Path(out_dir)).recipe == inputs.recipe:
             return open_index(out_dir, encoder=inputs.encoder)
     except IndexStateError:
         pass
-    return _build(Path(out_dir), inputs, progress)
+    return _build(Path(out_dir), inputs, progress, ray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +147,8 @@ class _Inputs:
     recipe: Recipe
 
     @classmethod
-    def load(cls, corpora: CorpusSpec, cases: CaseSpec, encoder: Encoder | None) -> _Inputs:
+    def load(cls, corpora: CorpusSpec, cases: CaseSpec, encoder: Encoder | None, dense: str) -> _Inputs:
+        VectorSpec.parse(dense)
         articles, precedents = list(load_articles(corpora)), _load_cases(cases)
         segmenter = Segmenter()
         recipe = Recipe(
@@ -145,6 +160,7 @@ class _Inputs:
             encoder=encoder.spec if encoder else "none",
             encoder_version=encoder.version if encoder else "",
             ranking_version=RANKING_VERSION,
+            dense=dense if encoder else "flat",
         )
         return cls(articles, precedents, encoder, _specs(corpora), _specs(cases), recipe)
 
@@ -175,7 +191,9 @@ def case_text(case: Case) -> str:
     return " ".join((case.court, *case.charges, case.facts, case.reason))[:MAX_CASE_CHARS]
 
 
-def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], None] | None) -> LegalIndex:
+def _build(
+    out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], None] | None, ray: bool = False
+) -> LegalIndex:
     started = time.monotonic()
     if out_dir.exists() and any(out_dir.iterdir()) and not (out_dir / "manifest.json").exists():
         raise IndexStateError(f"{out_dir}: holds files but no index; choose an empty folder")
@@ -184,8 +202,9 @@ def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], N
         work = Path(tempfile.mkdtemp(prefix=f".{out_dir.name}-", dir=out_dir.parent))
     except OSError as error:
         raise IndexStateError(f"{out_dir}: cannot be written ({error.strerror}); choose another folder") from error
-    try:
-        _write_parts(work, inputs, _old_vectors(out_dir, inputs.recipe), progress)
+    chunks = out_dir.with_name(f".{out_dir.name}-vectors")
+    try:  # Vectors of a build that was killed lie in `chunks`: the next one goes on from them.
+        _write_parts(work, inputs, _old_vectors(out_dir, inputs.recipe), progress, chunks, ray)
         seconds = round(time.monotonic() - started, 2)
         laws = len({(a.law_key, a.version_date) for a in inputs.articles})
         dim = inputs.encoder.dim if inputs.encoder else 0
@@ -197,6 +216,7 @@ def _build(out_dir: Path, inputs: _Inputs, progress: Callable[[str, int, int], N
             ),
         )  # fmt: skip
         _swap(work, out_dir)
+        shutil.rmtree(chunks, ignore_errors=True)
     except OSError as error:
         raise IndexStateError(
             f"{out_dir}: index could not be written ({error.strerror or error}); free space or choose another folder"
@@ -218,7 +238,12 @@ def _swap(work: Path, out_dir: Path) -> None:
 
 
 def _write_parts(
-    work: Path, inputs: _Inputs, old: dict[str, np.ndarray], progress: Callable[[str, int, int], None] | None
+    work: Path,
+    inputs: _Inputs,
+    old: dict[str, np.ndarray],
+    progress: Callable[[str, int, int], None] | None,
+    chunks: Path,
+    ray: bool,
 ) -> None:
     segmenter = Segmenter()
     if inputs.articles:
@@ -238,8 +263,8 @@ def _write_parts(
             stream.writelines(record.model_dump_json() + "\n" for record in records)
         SparseIndex.build(map(segmenter.terms, texts)).save(work / f"{name}-bm25")
         if inputs.encoder and records:
-            vectors = _encode(inputs.encoder, passages, old, name, progress)
-            DenseIndex(vectors).save(work / f"{name}-dense.npy")
+            vectors = _encode(inputs.encoder, passages, old, name, progress, chunks, ray)
+            DenseIndex(vectors, inputs.recipe.dense).save(work / f"{name}-dense.npy")
             np.save(work / f"{name}-keys.npy", _keys(passages))
 
 
@@ -255,13 +280,15 @@ def _encode(
     old: dict[str, np.ndarray],
     name: str,
     progress: Callable[[str, int, int], None] | None,
+    chunks: Path,
+    ray: bool,
 ) -> np.ndarray:
     """Vectors of all passages; those of the former index of the same encoder are taken over."""
     keys = [key.decode() for key in _keys(passages)]
     missing = sorted({key: row for row, key in enumerate(keys) if key not in old}.values())
     vectors = dict(old)
     with _Bar(f"encode {name}", len(missing), progress) as bar:
-        fresh = encode_sorted(encoder, [passages[row] for row in missing], bar.advance)
+        fresh = embed(encoder, [passages[row] for row in missing], chunks, ray=ray, advance=bar.advance)
     vectors.update({keys[row]: vector for row, vector in zip(missing, fresh, strict=True)})
     return np.stack([vectors[key] for key in keys])
 
@@ -313,9 +340,11 @@ class _Bar:
             self._bar.stop()
 
 
-def _open_hybrid(folder: Path, name: str, segmenter: Segmenter, encoder: Encoder | None) -> HybridIndex:
+def _open_hybrid(
+    folder: Path, name: str, segmenter: Segmenter, encoder: Encoder | None, spec: str, gpus: int
+) -> HybridIndex:
     path = folder / f"{name}-dense.npy"
-    dense = DenseIndex.load(path) if path.exists() else None
+    dense = DenseIndex.load(path, spec, gpus) if path.exists() else None
     return HybridIndex(SparseIndex.load(folder / f"{name}-bm25"), dense, segmenter, encoder)
 
 

@@ -37,6 +37,8 @@ class Recipe(BaseModel):
     bm25_version: str
     encoder: str = "none"
     encoder_version: str = ""
+    dense: str = "flat"
+    """Kind of the vector index, see `vectors`."""
     ranking_version: str = ""
     """Of the learned ranking's stored parts (`ranking.store`); empty where an older program wrote none."""
 
@@ -71,6 +73,7 @@ def rebuild(folder: Path, manifest: Manifest | None = None) -> str:
         for option, specs in (("--corpus", manifest.corpora), ("--cases", manifest.case_specs)):
             words += [word for spec in specs for word in (option, spec)]
         words += ["--encoder", manifest.recipe.encoder]
+        words += ["--dense", manifest.recipe.dense] if manifest.recipe.dense != "flat" else []
     return f"run `{shlex.join(words)}`"
 
 

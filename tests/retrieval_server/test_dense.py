@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval_server.dense import DenseIndex, FuseEncoder, SentenceTransformerEncoder, encode_sorted, make_encoder
+from retrieval_server.dense import DenseIndex, FuseEncoder, SentenceTransformerEncoder, make_encoder
+from retrieval_server.embedding import embed
 from retrieval_server.errors import IndexStateError
 from retrieval_server.hybrid import HybridIndex
 from retrieval_server.segmentation import Segmenter
@@ -61,7 +62,7 @@ def test_saving_keeps_the_order(tmp_path: Path) -> None:
 
 def test_bulk_encoding_sorts_by_length_and_restores_the_order() -> None:
     encoder, steps = CountingEncoder(), []
-    vectors = encode_sorted(encoder, TEXTS, steps.append, step=3)
+    vectors = embed(encoder, TEXTS, advance=steps.append, chunk=3)
     assert encoder.seen == ["乙", "丙丙", "甲乙", "甲甲甲"] and steps == [3, 1]
     assert vectors == pytest.approx(CountingEncoder().encode(TEXTS))
 
