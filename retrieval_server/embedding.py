@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from retrieval_server.dense import BATCH_SIZE, Encoder, make_encoder
 from retrieval_server.errors import RetrievalError
 
 CHUNK = 8 * BATCH_SIZE
+_ERROR_LINE = re.compile(r"(?!ray\.)[\w.]+(?:Error|Exception): ")
 
 
 def embed(
@@ -132,8 +134,6 @@ def can_be_made(encoder: Encoder) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """The last line of what really failed: Ray wraps it several times."""
-    while (inner := getattr(error, "cause", None) or error.__cause__) is not None:
-        error = inner
-    lines = str(error).strip().splitlines()
-    return lines[-1][:200] if lines else type(error).__name__
+    """The line of the worker's traceback that names its error: Ray wraps it several times."""
+    named = [line.strip() for line in str(error).splitlines() if _ERROR_LINE.match(line.strip())]
+    return (named[0] if named else type(error).__name__)[:200]
