@@ -24,6 +24,10 @@ ALLOWED = {
         "legal_rl/serving/",
         "legal_rl/data/",
         "retrieval_server/deployment.py",
+        "retrieval_server/embedding.py",
+        "legal_rl/data/pipeline/stages.py",
+        "legal_rl/commands/data_chain.py",
+        "legal_rl/evaluation/ray_engines.py",
     ),
 }
 """Where each library may be named."""
