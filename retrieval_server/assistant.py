@@ -227,6 +227,9 @@ class LegalAssistant:
 
     async def _brief_of(self, llm: ChatModel, pool: Pool, unit: Evidence) -> str:
         query = pool.query
+        stored = self.index.briefs.get(unit.id)
+        if stored is not None and stored.told:
+            return unit.text  # told at index time; the line that depends on the query is there already
         key = (query.query, query.circumstances, query.charge, unit.id)
         brief = self._briefs.get(key)
         if brief is None:

@@ -50,12 +50,21 @@ def brief_case(case: Case, max_chars: int = DEFAULT_MAX_CHARS, query: str = "") 
 
     Court, charges and outcome come first in the budget; facts take what is left, and none when that is very little.
     """
+    return join_brief(*brief_parts(case), case.facts, max_chars, query)
+
+
+def brief_parts(case: Case) -> tuple[str, str]:
+    """What stands before and behind the facts, whatever the query: court and charges; outcome and PSI."""
     head = f"{case.court}（{LEVEL_NAMES[case.court_level]}）" if case.court else f"{LEVEL_NAMES[case.court_level]}法院"
     if case.charges:
         head += f" {'、'.join(case.charges)}"
-    tail = f"｜判决：{outcome_text(case.result)}" + ("" if case.psi is None else f"｜PSI {case.psi:.1f}")
+    return head, f"｜判决：{outcome_text(case.result)}" + ("" if case.psi is None else f"｜PSI {case.psi:.1f}")
+
+
+def join_brief(head: str, tail: str, facts_text: str, max_chars: int, query: str = "") -> str:
+    """A brief from its fixed parts, with as much of the facts as fits."""
     room = max_chars - len(head) - len(tail) - len("｜事实：")
-    facts = f"｜事实：{key_facts(case.facts, room, query)}" if room >= _MIN_FACTS else ""
+    facts = f"｜事实：{key_facts(facts_text, room, query)}" if room >= _MIN_FACTS else ""
     return _clip(head + facts + tail, max_chars)
 
 

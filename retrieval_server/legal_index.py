@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -21,6 +21,7 @@ from retrieval_server.types import Article, Case, SearchQuery, Source
 from retrieval_server.validity import in_force_from, select_version
 
 if TYPE_CHECKING:
+    from retrieval_server.case_briefs import StoredBrief
     from retrieval_server.ranking.ranker import StatuteRanker
 
 
@@ -46,6 +47,7 @@ class LegalIndex:
         articles: all articles, current or not, in corpus order.
         cases: all precedents.
         statutes, precedents: the hybrid indexes over them, rows in the same order.
+        briefs: case id -> what of its brief was made at index time.
         folder: where the index was opened from; None = never written.
         titles: squashed title or alias -> law key, for `resolve_citations`.
     """
@@ -58,7 +60,9 @@ class LegalIndex:
         precedents: HybridIndex,
         manifest: Manifest,
         folder: Path | None = None,
+        briefs: Mapping[str, StoredBrief] | None = None,
     ) -> None:
+        self.briefs = dict(briefs or {})
         self.folder = folder
         self.articles = list(articles)
         self.cases = list(cases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -102,6 +102,16 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     stamped = manifest.model_copy(update={"files": files, "created": datetime.now(UTC).isoformat(timespec="seconds")})
     (folder / MANIFEST_NAME).write_text(stamped.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return stamped
+
+
+def replace_file(folder: Path, manifest: Manifest, name: str, write: Callable[[], None]) -> Manifest:
+    """Write one file of a finished index anew and record its hash; two renames in a row."""
+    write()
+    changed = manifest.model_copy(update={"files": {**manifest.files, name: file_record(folder / name)}})
+    temporary = folder / f"{MANIFEST_NAME}.tmp"
+    temporary.write_text(changed.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / MANIFEST_NAME)
+    return changed
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from retrieval_server.statutes import intent_text
 from retrieval_server.types import Case, Evidence, SearchQuery, SearchResult, Source, Status
 
 if TYPE_CHECKING:
+    from retrieval_server.case_briefs import StoredBrief
     from retrieval_server.legal_index import CaseCandidate, LegalIndex
 
 CLIPPED_NOTE = "正文过长，已截断"
@@ -112,18 +113,24 @@ def _precedent_pools(
     pools = []
     for query, candidates in zip(queries, found, strict=True):
         allowed = [c for c in candidates if not query.court_levels or c.case.court_level in query.court_levels]
-        pools.append(_select(query, allowed, config))
+        pools.append(_select(query, allowed, config, index.briefs))
     watch.lap("mmr")
     return [Pool(p.query, p.units, p.cases, dict(watch.laps_ms)) for p in pools]
 
 
-def _select(query: SearchQuery, candidates: Sequence[CaseCandidate], config: AssistantConfig) -> Pool:
+def _select(
+    query: SearchQuery,
+    candidates: Sequence[CaseCandidate],
+    config: AssistantConfig,
+    briefs: Mapping[str, StoredBrief] | None = None,
+) -> Pool:
     """Authority- and diversity-aware selection; the units keep the names of the retrievers that found them."""
     pairs = [(c.case, c.relevance) for c in candidates]
     compact = config.brief_style == "compact"
     chosen = rerank_precedents(
-        query, pairs, query.top_k, config.alpha, config.beta, brief_chars=config.brief_chars, compact=compact
-    )
+        query, pairs, query.top_k, config.alpha, config.beta, brief_chars=config.brief_chars, compact=compact,
+        briefs=briefs,
+    )  # fmt: skip
     by_id = {c.case.id: c for c in candidates}
     units = tuple(
         unit.model_copy(update={"provenance": tuple(dict.fromkeys((*by_id[unit.id].provenance, *unit.provenance)))})

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval_server.briefs import brief_case, compact_brief
+from retrieval_server.case_briefs import StoredBrief, extract, show
 from retrieval_server.courts import LEVEL_NAMES, MAX_AUTHORITY, authority_score, court_level
 from retrieval_server.types import Case, CourtLevel, Evidence, SearchQuery, Source
 
@@ -131,11 +131,13 @@ def rerank_precedents(
     circumstance_boost: float = CIRCUMSTANCE_BOOST,
     brief_chars: int = 150,
     compact: bool = False,
+    briefs: Mapping[str, StoredBrief] | None = None,
 ) -> list[Evidence]:
     """Evidence units for the precedents selected from (case, retrieval score) pairs, ranked from 1.
 
     Charge and circumstances named in the query raise the relevance before the MMR; `score` is M(d | S), and a unit
     whose PSI is unknown says so in `notes`. `compact` briefs hold court, charges and sentence only.
+    `briefs` are those of the index (`case_briefs`); a case without one gets it now.
     """
     if not candidates:
         return []
@@ -147,7 +149,8 @@ def rerank_precedents(
     picks = mmr(relevance, authority, psi, k, alpha, beta)
 
     def brief(case: Case) -> str:
-        return compact_brief(case, brief_chars) if compact else brief_case(case, brief_chars, query.query)
+        stored = (briefs or {}).get(case.id) or extract(case)
+        return show(stored, case, brief_chars, query.query, compact)
 
     return [_evidence(cases[p.index], p, rank, brief(cases[p.index])) for rank, p in enumerate(picks, start=1)]
 

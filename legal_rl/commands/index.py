@@ -52,6 +52,47 @@ def build(
     )
 
 
+@app.command("briefs")
+def briefs(
+    llm_url: Annotated[str, typer.Option("--llm-url", help="OpenAI-compatible endpoint, with /v1.")],
+    llm_model: Annotated[str, typer.Option("--llm-model", help="Model of that endpoint.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the index.")] = DEFAULT_INDEX,
+    concurrency: Annotated[int, typer.Option(min=1, help="Briefs in work at a time.")] = 16,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a model tell every case's brief once, so that no request waits for it. Killed, it goes on.
+
+    Example: legal-rl index briefs runs/index --llm-url http://127.0.0.1:8001/v1 --llm-model Qwen/Qwen3-8B
+    """
+    from legal_rl.quickstart.progress import bar
+    from retrieval_server.case_briefs import FILE, tell_all, write_briefs
+    from retrieval_server.config import AssistantConfig, LLMConfig
+    from retrieval_server.index import open_index
+    from retrieval_server.manifest import replace_file
+
+    index = open_index(folder)
+    llm = LLMConfig(base_url=llm_url, model=llm_model, max_concurrency=concurrency)
+    journal = folder.with_name(f".{folder.name}-briefs.jsonl")
+    with bar("briefs") as told:
+        quiet = as_json
+        made, failed = tell_all(
+            index.cases, index.briefs, AssistantConfig(llm=llm), journal,
+            lambda done, total: None if quiet else told("", done, total),
+        )  # fmt: skip
+    replace_file(folder, index.manifest, FILE, lambda: write_briefs(made, folder))
+    report = {"cases": len(made), "told": sum(bool(brief.told) for brief in made), "failed": failed}
+    if as_json:
+        print_json(report)
+    else:
+        console.print(f"{folder}: {report['told']} of {report['cases']} briefs told by {llm_model}", highlight=False)
+    if failed:
+        first, reason = next(iter(failed.items()))
+        raise ConfigError(
+            f"{len(failed)} cases keep their extractive brief ({first}: {reason}); the same command asks again"
+        )
+    journal.unlink(missing_ok=True)
+
+
 @app.command("info")
 def info(
     folder: Annotated[Path, typer.Argument(help="Folder of the index.")] = DEFAULT_INDEX,
