@@ -75,7 +75,8 @@ class RayEngines:
         gpus = self.gpus_per_replica
         if gpus is None:
             gpus = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
-        actor = ray.remote(num_cpus=0 if not gpus else 1, num_gpus=gpus, max_concurrency=_IN_WORK)(self.replica_class)
+        made: Any = ray.remote(self.replica_class)
+        actor = made.options(num_cpus=1 if gpus else 0, num_gpus=gpus, max_concurrency=_IN_WORK)
         self._actors = [actor.remote() for _ in range(self.replicas)]
         try:
             async with asyncio.timeout(START_DEADLINE_S):
