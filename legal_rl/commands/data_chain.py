@@ -139,6 +139,7 @@ def trajectories(
     judge_model: Annotated[str, typer.Option("--judge-model", help="Model of that endpoint.")] = "",
     open_from: Annotated[float, typer.Option(min=0, max=1, help="Least score of a right free-text answer.")] = 0.6,
     limit: Annotated[int, typer.Option(min=0, help="Only so many questions per task; 0 = all.")] = 0,
+    ray: Annotated[bool, typer.Option("--ray", help="Play on a Ray cluster; the index must be on every node.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let a Lawyer play the questions through the real Assistant and keep the trajectories with right answers.
@@ -169,11 +170,20 @@ def trajectories(
     if lawyer_url:
         lawyer = model_lawyer(lawyer_url, lawyer_model, temperature=temperature, concurrency=concurrency)
     judge = RewardJudge(LLMConfig(base_url=judge_url, model=judge_model)) if judge_url else None
-    assistant = LegalAssistant(open_index(index), AssistantConfig(ranking=ranking.value))
+    where, settings = index.resolve(), AssistantConfig(ranking=ranking.value)
+
+    def open_assistant() -> LegalAssistant:
+        return LegalAssistant(open_index(where), settings)
+
+    assistant = open_assistant()
     environment = EnvConfig(max_turns=max_turns, evidence_chars=evidence_chars, max_turn_tokens=max_tokens)
-    with bar("trajectories") as progress:
+    with ExitStack() as stack:
+        progress = stack.enter_context(bar("trajectories"))
+        if ray:
+            stack.callback(_start_ray())
         manifest = make_trajectories(
             folder, assistant, environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from, judge=judge,
+            on_ray=open_assistant if ray else None,
             progress=progress if not as_json else lambda name, done, total: None,
         )  # fmt: skip
     show_report({name: manifest[name] for name in ("lawyer", "questions", "accepted", "sft", "tasks")}, as_json)

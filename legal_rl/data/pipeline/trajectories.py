@@ -97,6 +97,7 @@ def make_trajectories(
     limit: int = 0,
     open_from: float = OPEN_FROM,
     judge: Judge | None = None,
+    on_ray: Callable[[], Retriever] | None = None,
     progress: Progress = lambda name, done, total: None,
 ) -> dict[str, Any]:
     """Play a finished data set and write the files above.
@@ -106,6 +107,7 @@ def make_trajectories(
         best_of: attempts per question; the accepted one with the highest reward stays.
         limit: only the first so many questions of each task; 0 = all.
         open_from: see `OPEN_FROM`.
+        on_ray: opens the Assistant in a worker: the questions are played on the connected Ray cluster (`ray_play`).
         judge: scores open answers (grader `judge`); without one ROUGE-L does.
 
     Returns:
@@ -120,6 +122,12 @@ def make_trajectories(
     room = {"max_response_tokens": ROOM["max_response_tokens"]}  # of a text: characters, evidence included
     env = environment.model_copy(update=room if lawyer.own_limits else ROOM)
     playable = [question for question in questions if lawyer.policy(question, 0) is not None]
+    if on_ray is not None:
+        from legal_rl.data.pipeline.ray_play import play_on_ray
+
+        for number in range(best_of):
+            path = out_dir / f"attempt-{number}.rollouts.jsonl"
+            play_on_ray(playable, on_ray, env, lawyer, number, path, progress)
     attempts = [
         play(playable, retriever, env, lawyer, number, out_dir / f"attempt-{number}.rollouts.jsonl", progress)
         for number in range(best_of)

@@ -236,3 +236,34 @@ def test_a_model_behind_an_endpoint_plays_too(data_set: Path, assistant: LegalAs
     assert out["lawyer"] == "toy" and out["questions"] == len(RULES) and out["accepted"] == 0
     rollouts = list(read_rollouts(tmp_path / "attempt-0.rollouts.jsonl"))
     assert all(r.answer == "不知道" and len(r.searches) == 1 for r in rollouts)
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_plays_what_one_process_plays(
+    data_set: Path, assistant: LegalAssistant, played: Path, tmp_path: Path
+) -> None:
+    import ray
+
+    where = assistant.index.folder
+    settings = assistant.config
+
+    def open_assistant() -> LegalAssistant:
+        from retrieval_server.assistant import LegalAssistant
+        from retrieval_server.index import open_index
+
+        return LegalAssistant(open_index(where), settings)
+
+    folder = Path("/tmp") / f"lr-play-{tmp_path.name[-6:]}"  # Ray's socket paths must be short
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
+    try:
+        make_trajectories(data_set, assistant, ENV, tmp_path, scripted_lawyer(), on_ray=open_assistant)
+    finally:
+        ray.shutdown()
+    for name in (
+        "sft.messages.jsonl",
+        "dropped.jsonl",
+        "train.questions.jsonl",
+        "test.questions.jsonl",
+        "grpo.parquet",
+    ):
+        assert (tmp_path / name).read_bytes() == (played / name).read_bytes(), name
