@@ -31,9 +31,10 @@ def gate1(source: SourceText, profile: TaskProfile) -> Decision:
     return Decision(True)
 
 
+NO_REASON = "gate 2: refused without a reason"
 FEASIBILITY_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"feasible": {"type": "boolean"}, "reason": {"type": "string", "maxLength": 100}},
+    "properties": {"feasible": {"type": "boolean"}, "reason": {"type": "string", "minLength": 1, "maxLength": 100}},
     "required": ["feasible", "reason"],
     "additionalProperties": False,
 }
@@ -44,4 +45,5 @@ def read_feasibility(answer: Any) -> Decision:
     """The teacher's decision; anything but the agreed form counts as a refusal, with the reason."""
     if not isinstance(answer, dict) or not isinstance(answer.get("feasible"), bool):
         return Decision(False, "gate 2: no binary decision in the answer")
-    return Decision(answer["feasible"], str(answer.get("reason", "")).strip()[:200])
+    reason = " ".join(str(answer.get("reason", "")).split())[:200]
+    return Decision(answer["feasible"], reason or ("" if answer["feasible"] else NO_REASON))

@@ -189,6 +189,8 @@ def test_the_first_error_stops_new_requests_and_keeps_those_on_their_way(
 
 def test_what_a_teacher_may_answer() -> None:
     assert read_feasibility({"feasible": True, "reason": "有"}).passed
+    silent = read_feasibility({"feasible": False, "reason": " \n"})
+    assert not silent.passed and silent.reason == "gate 2: refused without a reason"  # no row without its reason
     assert not read_feasibility({"feasible": "yes"}).passed and not read_feasibility(None).passed
     good = {"task": PROFILE.id, "question": " 何谓留置？ ", "answer": "扣留财产"}
     assert read_synthesis(good, PROFILE) == ({"question": "何谓留置？", "answer": "扣留财产"}, "")
