@@ -1,6 +1,6 @@
 # Legal-RL: every target builds its own .venv when it is missing or older than the lock file, and may be run again at any time.
 #   make quickstart   train, evaluate and report the Lawyer on this machine's CPU (about 15-20 minutes the first time, seconds after)
-#   make test         every test, slow full-stack ones included (about 10 minutes on 2 cores)
+#   make test         every test, slow full-stack ones included (about 12 minutes on 2 cores)
 #   make test-fast    the same without the slow mark (about 2-4 minutes)
 #   make lint         ruff and pyright (about 1 minute)
 #   make bench        measurements in benchmarks/ (about half a minute)
@@ -39,7 +39,7 @@ quickstart: $(STAMP) ## Index, synthesise, SFT, GRPO, evaluate, report
 	@$(PY) -m legal_rl quickstart $(ARGS)
 
 test: $(STAMP) ## All tests, the slow ones included
-	@echo "== test: every test, full-stack ones included (about 10 minutes on 2 cores; 'make test-fast' leaves the slow ones out)"
+	@echo "== test: every test, full-stack ones included (about 12 minutes on 2 cores; 'make test-fast' leaves the slow ones out)"
 	@bash launch/test.sh $(ARGS)
 
 test-fast: $(STAMP) ## Tests without the slow mark
