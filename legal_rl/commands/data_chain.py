@@ -142,11 +142,9 @@ def trajectories(
     ray: Annotated[bool, typer.Option("--ray", help="Play on a Ray cluster; the index must be on every node.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a Lawyer play the questions through the real Assistant and keep the trajectories with right answers.
+    """Let a Lawyer (without --lawyer-url the scripted teacher) play a set; trajectories with right answers stay.
 
-    Without --lawyer-url the scripted teacher plays. Killed, the same command goes on with what is missing.
-
-    Examples:
+    Killed, the same command goes on with what is missing. Examples:
 
       legal-rl data trajectories data/set --out data/trajectories --index runs/quickstart/index
 
@@ -161,9 +159,7 @@ def trajectories(
     from retrieval_server.index import open_index
     from rewards.judge import RewardJudge
 
-    for name, url, model in (("lawyer", lawyer_url, lawyer_model), ("judge", judge_url, judge_model)):
-        if bool(url) != bool(model):
-            raise ConfigError(f"a {name} needs both --{name}-url and --{name}-model")
+    _check_models({"lawyer": (lawyer_url, lawyer_model), "judge": (judge_url, judge_model)})
     if best_of > 1 and (not lawyer_url or temperature == 0):
         raise ConfigError("--best-of needs a model and a temperature above 0: all attempts would be alike")
     lawyer = scripted_lawyer()
@@ -175,18 +171,23 @@ def trajectories(
     def open_assistant() -> LegalAssistant:
         return LegalAssistant(open_index(where), settings)
 
-    assistant = open_assistant()
     environment = EnvConfig(max_turns=max_turns, evidence_chars=evidence_chars, max_turn_tokens=max_tokens)
     with ExitStack() as stack:
         progress = stack.enter_context(bar("trajectories"))
         if ray:
             stack.callback(_start_ray())
         manifest = make_trajectories(
-            folder, assistant, environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from, judge=judge,
+            folder, open_assistant(), environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from, judge=judge,
             on_ray=open_assistant if ray else None,
             progress=progress if not as_json else lambda name, done, total: None,
         )  # fmt: skip
     show_report({name: manifest[name] for name in ("lawyer", "questions", "accepted", "sft", "tasks")}, as_json)
+
+
+def _check_models(given: dict[str, tuple[str, str]]) -> None:
+    for name, (url, model) in given.items():
+        if bool(url) != bool(model):
+            raise ConfigError(f"a {name} needs both --{name}-url and --{name}-model")
 
 
 def _stage(name: str, profiles: list[str], benchmarks: list[Path], strict: bool, teacher: Teacher | None) -> Stage:
