@@ -177,8 +177,8 @@ def trajectories(
         if ray:
             stack.callback(_start_ray())
         manifest = make_trajectories(
-            folder, open_assistant(), environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from, judge=judge,
-            on_ray=open_assistant if ray else None,
+            folder, open_assistant(), environment, out, lawyer, best_of=best_of, limit=limit, open_from=open_from,
+            judge=judge, on_ray=open_assistant if ray else None,
             progress=progress if not as_json else lambda name, done, total: None,
         )  # fmt: skip
     show_report({name: manifest[name] for name in ("lawyer", "questions", "accepted", "sft", "tasks")}, as_json)
