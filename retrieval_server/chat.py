@@ -21,18 +21,23 @@ def make_client(base_url: str, api_key_env: str, timeout_s: float, max_retries: 
         timeout_s: seconds of one attempt.
         max_retries: the library's own retries; 0 where the caller retries inside its deadline.
     """
-    import httpx
     import openai
 
-    host = httpx.URL(base_url).host
-    local = host in ("localhost", "::1") or host.startswith("127.")
     return openai.AsyncOpenAI(
         base_url=base_url,
         api_key=os.environ.get(api_key_env) or "none",
         timeout=timeout_s,
         max_retries=max_retries,
-        http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if local else None,
+        http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if is_local(base_url) else None,
     )
+
+
+def is_local(base_url: str) -> bool:
+    """True for loopback addresses."""
+    import httpx
+
+    host = httpx.URL(base_url).host
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def first_choice(reply: Any) -> Any:

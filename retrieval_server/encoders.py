@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from retrieval_server.chat import is_local
 from retrieval_server.errors import IndexStateError, RetrievalError
 
 KEY_VARIABLE = "LEGAL_RL_ENCODER_API_KEY"
@@ -59,11 +60,11 @@ class EndpointEncoder:
     def _client(self) -> Any:
         import httpx
 
-        host = httpx.URL(self.base_url).host
-        local = host in ("localhost", "::1") or host.startswith("127.")
         key = os.environ.get(KEY_VARIABLE)
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.base_url, timeout=self.timeout_s, headers=headers, trust_env=not local)
+        return httpx.Client(
+            base_url=self.base_url, timeout=self.timeout_s, headers=headers, trust_env=not is_local(self.base_url)
+        )
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -299,21 +298,17 @@ def _points(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}"
 
 
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 def score_summary(scores: list[TaskScore]) -> dict[str, Any]:
     """Scores of several tasks as plain values, with the mean over tasks, overall and by category."""
-    from legal_rl.evaluation.benchmarks.scoring import average, unscored
+    from legal_rl.evaluation.benchmarks.scoring import average, plain, unscored
     from legal_rl.evaluation.benchmarks.tasks import CATEGORIES
 
     groups = {name: [s for s in scores if s.task.category == name] for name in CATEGORIES}
     return {
         "benchmark": scores[0].task.benchmark,
         "mode": scores[0].mode,
-        "average": _plain(average(scores)),
-        "by_category": {name: _plain(average(group)) for name, group in groups.items() if group},
+        "average": plain(average(scores)),
+        "by_category": {name: plain(average(group)) for name, group in groups.items() if group},
         "unscored": unscored(scores),
         "n": sum(s.n for s in scores),
         "tasks": {s.task.id: s.as_dict() for s in scores},
@@ -322,18 +317,18 @@ def score_summary(scores: list[TaskScore]) -> dict[str, Any]:
 
 def score_table(scores: list[TaskScore]) -> Table:
     """Scores in points of 100, with intervals."""
-    from legal_rl.evaluation.benchmarks.scoring import average, unscored
+    from legal_rl.evaluation.benchmarks.scoring import average, plain, unscored
 
     table = Table("task", "name", "metric", "score", "95 %", "abstained", "n", title_justify="left")
     for item in scores:
-        interval = f"{_points(_plain(item.interval.low))}–{_points(_plain(item.interval.high))}"
+        interval = f"{_points(plain(item.interval.low))}–{_points(plain(item.interval.high))}"
         abstained = f"{100 * item.abstention_rate:.1f} %"
         count = str(item.n) if item.n == item.evaluated else f"{item.evaluated} of {item.n}"
         table.add_row(
-            item.task.id, item.task.name, item.task.metric, _points(_plain(item.score)), interval, abstained, count
+            item.task.id, item.task.name, item.task.metric, _points(plain(item.score)), interval, abstained, count
         )
     counted = len(scores) - len(unscored(scores))
-    table.add_row("mean", f"{counted} tasks", "", _points(_plain(average(scores))), "", "", "", style="bold")
+    table.add_row("mean", f"{counted} tasks", "", _points(plain(average(scores))), "", "", "", style="bold")
     return table
 
 

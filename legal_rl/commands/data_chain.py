@@ -226,8 +226,7 @@ def _teacher(url: str, model: str, cache: Path, concurrency: int, on_ray: bool) 
     from legal_rl.data.pipeline.stages import remote_teacher
     from legal_rl.data.pipeline.synthesis import ModelTeacher
 
-    if bool(url) != bool(model):
-        raise ConfigError("a teacher needs both --teacher-url and --teacher-model")
+    _check_models({"teacher": (url, model)})
     if not url:
         return RuleTeacher()
     endpoint, path = TeacherEndpoint(base_url=url, model=model, concurrency=concurrency), cache.resolve()

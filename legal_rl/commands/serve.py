@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from legal_rl.commands.shared import DEFAULT_INDEX, IndexOption, Ranking, RankingOption
+from legal_rl.errors import ConfigError
 
 app = typer.Typer(help="Run services.", no_args_is_help=True)
 
@@ -39,6 +40,8 @@ def retrieval(
     from legal_rl.config import load_config
     from retrieval_server.config import AssistantConfig
 
+    if replicas and dense_gpus:
+        raise ConfigError("--dense-gpus is for one process; Ray Serve replicas search in memory")
     assistant = load_config(config).assistant if config else AssistantConfig(ranking=ranking.value)
     if replicas > 0:
         from retrieval_server.deployment import serve_replicas

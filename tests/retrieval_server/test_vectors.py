@@ -69,3 +69,11 @@ def test_gpus_that_are_not_there_are_refused(vectors: np.ndarray) -> None:
         return
     with pytest.raises(IndexStateError, match="dense_gpus"):
         DenseIndex(vectors, gpus=1)
+
+
+def test_gpus_and_replicas_together_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    from legal_rl.cli import main
+
+    with pytest.raises(SystemExit) as done:
+        main(["serve", "retrieval", "--replicas", "2", "--dense-gpus", "1"])
+    assert done.value.code == 1 and "--dense-gpus is for one process" in capsys.readouterr().err

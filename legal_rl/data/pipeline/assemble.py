@@ -159,7 +159,7 @@ def write_set(
         "splits": dict(sorted(Counter(record.split for record in records).items())),
         "counts": table9(records, profiles),
         "licences": dict(sorted(Counter(f"{r.source}: {r.licence or 'not stated'}" for r in records).items())),
-        "files": {name: _sha256(out_dir / name) for name in written},
+        "files": {name: sha256_of(out_dir / name) for name in written},
     }
     _write(out_dir / "README.md", card(manifest))
     _write(out_dir / "manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
@@ -209,5 +209,6 @@ def _write(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Hash of a file, for manifests."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

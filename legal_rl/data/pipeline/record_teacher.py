@@ -19,7 +19,7 @@ from envs.tokens import Dialogue
 from envs.types import Completion, Precedent, Question, Statute, Stop
 from legal_rl.data.clauses import definition, sentencing_tiers
 from legal_rl.data.pipeline.distractors import LETTERS
-from legal_rl.data.pipeline.text_rules import ACCUSATION, CONFUSED, DAY, MULTIPLE, events_of
+from legal_rl.data.pipeline.text_rules import ACCUSATION, ACCUSED, CONFUSED, DAY, MULTIPLE, events_of
 from legal_rl.data.pipeline.values import find_values, plain_number
 from legal_rl.data.reading import Unit, environment_units, overlap
 from legal_rl.data.wording import teacher_words
@@ -30,7 +30,6 @@ _NAMED = re.compile(r"《(?P<law>[^》]+)》(?P<label>第[^，。的情\s]+?条(
 _TERM_ASKED = re.compile(r"《(?P<law>[^》]+)》所称的“(?P<term>[^”]+)”")
 _CASE = re.compile(r"(?P<label>第\S+?条(?:之[一二三四五六七八九十]+)?)的情形：(?P<deed>.+?)。应当如何处刑")
 _GAINS = re.compile(r"违法所得(\d+)元")
-_ACCUSED = re.compile(r"被告人([\u4e00-\u9fff]某[甲乙丙丁某]?)")
 _ELLIPSIS = "…"
 _QUERY_CHARS = 200
 _MIN_OVERLAP = 0.6
@@ -196,7 +195,7 @@ def _read_accusation(question: Question, units: Sequence[Unit]) -> str | None:
 
 
 def _read_accused(question: Question, units: Sequence[Unit]) -> str | None:
-    return "、".join(dict.fromkeys(_ACCUSED.findall(_body(question)))) or None
+    return "、".join(dict.fromkeys(ACCUSED.findall(_body(question)))) or None
 
 
 def _read_sum(question: Question, units: Sequence[Unit]) -> str | None:

@@ -12,16 +12,13 @@ from typing import Any
 from legal_rl.data.clauses import definition, first_clause, sentencing_tiers
 from legal_rl.data.pipeline.gates import Decision
 from legal_rl.data.pipeline.profiles import TaskProfile
-from legal_rl.data.pipeline.text_rules import TEXT_RULES
+from legal_rl.data.pipeline.text_rules import ACCUSED, TEXT_RULES, Written, facts_of, qa
 from legal_rl.data.pipeline.values import find_values, plain_number
 from legal_rl.data.readers.sources import SourceText
-from retrieval_server.generated_cases import MARK
 
 MAX_EXCERPT = 120
 MIN_EXCERPT = 24
 _REFERENCE = re.compile(r"本法|本条|前款|前条|第[一二三四五六七八九十百千零]+[条款项]")
-
-Written = dict[str, Any] | None
 
 
 class RuleTeacher:
@@ -48,7 +45,7 @@ class RuleTeacher:
 def clause_recall(source: SourceText) -> Written:
     """Law and label -> the article's text."""
     law, label = source.metadata["law"], source.metadata["label"]
-    return _qa(f"《{law}》{label}的内容是什么？", source.text) if label.startswith("第") else None
+    return qa(f"《{law}》{label}的内容是什么？", source.text) if label.startswith("第") else None
 
 
 def clause_retrieval(source: SourceText) -> Written:
@@ -57,13 +54,13 @@ def clause_retrieval(source: SourceText) -> Written:
     excerpt = re.split(r"[\n；]", source.text)[0][:MAX_EXCERPT].rstrip("，、：")
     if len(excerpt) < MIN_EXCERPT or _REFERENCE.search(excerpt) or not label.startswith("第"):
         return None
-    return _qa(f"“{excerpt}”", f"{law}{label}")
+    return qa(f"“{excerpt}”", f"{law}{label}")
 
 
 def concept_comprehension(source: SourceText) -> Written:
     """A term that the law defines -> its definition."""
     found = definition(source.text)
-    return _qa(f"《{source.metadata['law']}》所称的“{found[0]}”是指什么？", found[1]) if found else None
+    return qa(f"《{source.metadata['law']}》所称的“{found[0]}”是指什么？", found[1]) if found else None
 
 
 def scenario_analysis(source: SourceText) -> Written:
@@ -75,19 +72,19 @@ def scenario_analysis(source: SourceText) -> Written:
         return None
     conduct = first_clause(source.text)
     lead = "" if tiers[0].first else f"{conduct}，"
-    return _qa(f"{source.metadata['label']}的情形：{lead}{tiers[0].condition}。应当如何处刑？", tiers[0].penalty.value)
+    return qa(f"{source.metadata['label']}的情形：{lead}{tiers[0].condition}。应当如何处刑？", tiers[0].penalty.value)
 
 
 def charge_prediction(source: SourceText) -> Written:
     """Facts -> charges."""
-    return _qa(_facts(source), _charges(source))
+    return qa(facts_of(source), _charges(source))
 
 
 def charge_with_law(source: SourceText) -> Written:
     """Facts -> charges and the article of the first."""
     articles = source.metadata["articles"]
     return (
-        _qa(_facts(source), f"{_charges(source)}；刑法{articles[0]}") if len(source.metadata["charges"]) == 1 else None
+        qa(facts_of(source), f"{_charges(source)}；刑法{articles[0]}") if len(source.metadata["charges"]) == 1 else None
     )
 
 
@@ -96,12 +93,12 @@ def sentence_prediction(source: SourceText) -> Written:
     terms = [v for v in find_values(source.metadata["result"]) if v.kind == "term" and len(_key(v.key)) == 2]
     if len({value.key for value in terms}) != 1:
         return None
-    return _qa(f"{_facts(source)}\n罪名：{_charges(source)}", terms[0].text)
+    return qa(f"{facts_of(source)}\n罪名：{_charges(source)}", terms[0].text)
 
 
 def case_judgment(source: SourceText) -> Written:
     """Facts -> the operative part of the judgment."""
-    return _qa(_facts(source), re.sub(r"\s+", " ", source.metadata["result"]).strip())
+    return qa(facts_of(source), re.sub(r"\s+", " ", source.metadata["result"]).strip())
 
 
 def amount_calculation(source: SourceText) -> Written:
@@ -111,14 +108,14 @@ def amount_calculation(source: SourceText) -> Written:
         return None
     total = sum(float(v.key) for v in fines if isinstance(v.key, float))
     listed = "，".join(v.text for v in fines)
-    return _qa(f"判决书写有以下各项：{listed}。以上各项合计多少元？", f"{plain_number(total)}元")
+    return qa(f"判决书写有以下各项：{listed}。以上各项合计多少元？", f"{plain_number(total)}元")
 
 
 def subject_identification(source: SourceText) -> Written:
     """The first sentence of the facts -> the accused named in it."""
-    sentence = _facts(source).split("。")[0]
-    names = dict.fromkeys(re.findall(r"被告人([\u4e00-\u9fff]某[甲乙丙丁某]?)", sentence))
-    return _qa(f"{sentence}。文中的被告人是谁？", "、".join(names)) if names and len(sentence) >= 20 else None
+    sentence = facts_of(source).split("。")[0]
+    names = dict.fromkeys(ACCUSED.findall(sentence))
+    return qa(f"{sentence}。文中的被告人是谁？", "、".join(names)) if names and len(sentence) >= 20 else None
 
 
 RULES: dict[str, Callable[[SourceText], Written]] = TEXT_RULES | {
@@ -137,14 +134,6 @@ RULES: dict[str, Callable[[SourceText], Written]] = TEXT_RULES | {
     )
 }
 """Profile id -> its rule."""
-
-
-def _qa(question: str, answer: str) -> Written:
-    return {"question": question, "answer": answer} if question and answer else None
-
-
-def _facts(source: SourceText) -> str:
-    return str(source.metadata.get("facts") or source.text).replace(MARK, "").strip()
 
 
 def _charges(source: SourceText) -> str:

@@ -37,6 +37,7 @@ CONFUSED = (
 """Right word, and what people type for it."""
 _SENTENCE = re.compile(r"[^。\n]{15,120}。")
 DAY = re.compile(r"(?:19|20)\d{2}年\d{1,2}月\d{1,2}日")
+ACCUSED = re.compile(r"被告人([\u4e00-\u9fff]某[甲乙丙丁某]?)")
 ACCUSATION = re.compile(r"公诉机关指控[:：,，]\s*([^。\n]{20,200}。)")
 MULTIPLE = re.compile(r"违法所得(?P<low>[一二三四五六七八九十]+)倍以上(?P<high>[一二三四五六七八九十]+)倍以下的?罚款")
 _FROM = re.compile(rf"(?:违法所得|非法所得)(?:数额)?(?:在)?({NUMERAL})元以上")
@@ -48,19 +49,19 @@ GAINS = (20_000, 30_000, 50_000, 80_000, 120_000, 160_000)
 
 def event_detection(source: SourceText) -> Written:
     """Events that the facts tell, out of a closed list."""
-    found = events_of(_facts(source))
+    found = events_of(facts_of(source))
     if len(found) < 2:
         return None
     listed = "、".join(EVENTS)
-    return _qa(f"可选事件：{listed}。\n{_facts(source)}\n文中发生了哪些事件？", "、".join(found))
+    return qa(f"可选事件：{listed}。\n{facts_of(source)}\n文中发生了哪些事件？", "、".join(found))
 
 
 def trigger_extraction(source: SourceText) -> Written:
     """The words of the text that stand for those events."""
-    found = events_of(_facts(source))
+    found = events_of(facts_of(source))
     if len(found) < 2:
         return None
-    return _qa(f"{_facts(source)}\n依次写出表示“{'、'.join(found)}”的触发词。", "、".join(found.values()))
+    return qa(f"{facts_of(source)}\n依次写出表示“{'、'.join(found)}”的触发词。", "、".join(found.values()))
 
 
 def document_correction(source: SourceText) -> Written:
@@ -71,22 +72,22 @@ def document_correction(source: SourceText) -> Written:
     sentence = sentences[_draw(source, len(sentences))]
     able = [pair for pair in CONFUSED if pair[0] in sentence]
     right, wrong = able[_draw(source, len(able))]
-    return _qa(sentence.replace(right, wrong, 1), sentence)
+    return qa(sentence.replace(right, wrong, 1), sentence)
 
 
 def reading_comprehension(source: SourceText) -> Written:
     """When the deed was done, where the facts name exactly one day."""
     if source.kind not in ("judgment", "fact"):
         return None
-    facts = _facts(source)
+    facts = facts_of(source)
     days = list(dict.fromkeys(DAY.findall(facts)))
-    return _qa(f"{facts}\n文中的行为发生在哪一天？", days[0]) if len(days) == 1 else None
+    return qa(f"{facts}\n文中的行为发生在哪一天？", days[0]) if len(days) == 1 else None
 
 
 def plaintiff_opinion(source: SourceText) -> Written:
     """What the prosecution says happened: the first sentence of its accusation."""
-    found = ACCUSATION.search(_facts(source))
-    return _qa(f"{_facts(source)}\n公诉机关指控的主要事实是什么？", found[1]) if found else None
+    found = ACCUSATION.search(facts_of(source))
+    return qa(f"{facts_of(source)}\n公诉机关指控的主要事实是什么？", found[1]) if found else None
 
 
 def legal_calculation(source: SourceText) -> Written:
@@ -104,7 +105,7 @@ def legal_calculation(source: SourceText) -> Written:
         return None
     gains = round(max((limit or 0.0 for limit in limits), default=0.0)) + GAINS[_draw(source, len(GAINS))]
     question = f"某单位违反《{law}》{label}，违法所得{gains}元。按违法所得的倍数计算，罚款最高是多少元？"
-    return _qa(question, f"{plain_number(gains * times)}元")
+    return qa(question, f"{plain_number(gains * times)}元")
 
 
 TEXT_RULES: dict[str, Callable[[SourceText], Written]] = {
@@ -136,9 +137,11 @@ def _draw(source: SourceText, count: int) -> int:
     return int.from_bytes(hashlib.blake2b(source.id.encode(), digest_size=4).digest()) % count
 
 
-def _facts(source: SourceText) -> str:
+def facts_of(source: SourceText) -> str:
+    """The facts without the mark of generated cases; the whole text where they are not annotated."""
     return str(source.metadata.get("facts") or source.text).replace(MARK, "").strip()
 
 
-def _qa(question: str, answer: str) -> Written:
+def qa(question: str, answer: str) -> Written:
+    """A question with its answer; None when either is empty."""
     return {"question": question, "answer": answer} if question and answer else None

@@ -17,7 +17,6 @@ answer is free text (ROUGE-L, spans, the reward judge). An outage is no attempt:
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 from collections import Counter, defaultdict
@@ -31,6 +30,7 @@ from envs.policy import Policy
 from envs.records import RolloutWriter, read_questions, rollout_to_dict, write_questions
 from envs.rollout import run_rollout
 from envs.types import Question, Reference, Rollout
+from legal_rl.data.pipeline.assemble import sha256_of
 from legal_rl.data.pipeline.records import TrainingRecord, record_from_dict
 from legal_rl.data.readers.lines import DataError, read_lines, write_lines
 from legal_rl.data.splits import SPLITS
@@ -306,7 +306,7 @@ def _write(
         "accepted": len(chosen),
         "sft": len(train),
         "tasks": acceptance(questions, chosen, dropped),
-        "files": {path.name: _sha256(path) for path in sorted(out_dir.iterdir()) if _published(path)},
+        "files": {path.name: sha256_of(path) for path in sorted(out_dir.iterdir()) if _published(path)},
     }
     temporary = out_dir / f"manifest.json.tmp{os.getpid()}"
     temporary.write_text(json.dumps(manifest, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -364,7 +364,7 @@ def acceptance(
 
 def _facts(set_dir: Path, lawyer: Lawyer, env: EnvConfig, best_of: int, limit: int) -> dict[str, Any]:
     return {
-        "set": _sha256(set_dir / "manifest.json"),
+        "set": sha256_of(set_dir / "manifest.json"),
         "lawyer": lawyer.name,
         "best_of": best_of,
         "limit": limit,
@@ -378,7 +378,3 @@ def _questions_file(folder: Path, split: str) -> Path:
 
 def _published(path: Path) -> bool:
     return path.suffix in (".jsonl", ".parquet") and not path.name.startswith("attempt-")
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -30,7 +30,7 @@ from legal_rl.evaluation.benchmarks.journal import Entry, Journal, answered_entr
 from legal_rl.evaluation.benchmarks.predictions import write_json, write_lines
 from legal_rl.evaluation.benchmarks.records import BenchmarkError, Mode, NotApplicableError, ReferenceFormatError
 from legal_rl.evaluation.benchmarks.samples import Sample
-from legal_rl.evaluation.benchmarks.scoring import TaskScore, average, score_examples
+from legal_rl.evaluation.benchmarks.scoring import TaskScore, average, plain, score_examples
 from legal_rl.evaluation.benchmarks.settings import BenchmarkConfig, RunMode, check_mode
 from legal_rl.evaluation.benchmarks.systems import System, open_system
 from legal_rl.evaluation.benchmarks.tasks import CATEGORIES, load_tasks
@@ -115,8 +115,8 @@ def finish(out: Path, benchmark: str, mode: str, samples: Sequence[Sample], entr
         "failed": sum(failed.values()),
         "not_applicable": len(skipped),
         **{name: sum(entry.get(name, 0) for entry in by_id.values()) for name in ("degraded", "made_up", "short")},
-        "average": _plain(average(list(upstream.values()))),
-        "average_fixed": _plain(average(list(fixed.values()))),
+        "average": plain(average(list(upstream.values()))),
+        "average_fixed": plain(average(list(fixed.values()))),
         "by_category": _by_category(upstream),
         "tasks": {
             name: (
@@ -213,7 +213,7 @@ def _score(samples: Sequence[Sample], by_id: dict[str, Entry], mode: Mode) -> di
 
 def _by_category(scores: dict[str, TaskScore]) -> dict[str, float | None]:
     groups = {name: [s for s in scores.values() if s.task.category == name] for name in CATEGORIES}
-    return {name: _plain(average(group)) for name, group in groups.items() if group}
+    return {name: plain(average(group)) for name, group in groups.items() if group}
 
 
 def _sample_rows(
@@ -305,7 +305,3 @@ def _read_run(out: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BenchmarkError(f"{path}: must be a JSON object; choose another --out")
     return values
-
-
-def _plain(value: float) -> float | None:
-    return None if value != value else value

@@ -70,8 +70,8 @@ class TaskScore:
             "category": self.task.category,
             "metric": self.task.metric,
             "mode": self.mode,
-            "score": _plain(self.score),
-            "ci95": [_plain(self.interval.low), _plain(self.interval.high)],
+            "score": plain(self.score),
+            "ci95": [plain(self.interval.low), plain(self.interval.high)],
             "abstention_rate": self.abstention_rate,
             "n": self.n,
             "evaluated": self.evaluated,
@@ -201,5 +201,6 @@ def _lost(note: str) -> float:
     return 0.0
 
 
-def _plain(value: float) -> float | None:
+def plain(value: float) -> float | None:
+    """The value for JSON: null in place of NaN."""
     return None if math.isnan(value) else value
