@@ -6,10 +6,12 @@
       -> {"result": [[{"document": {"id": "law/刑法@…#264", "contents": "刑法 第二百六十四条\\n…"}, "score": 1.0}]]}
     POST /v1/search                     SearchRequest -> SearchResponse
     GET  /v1/articles/{law}/{article}   ?as_of=2020-01-01 -> Article
+    POST /v1/citations                  {"text": "…刑法第264条…"} -> every cited article, looked up
     GET  /healthz, /readyz, /metrics
 
 Every error is `{"error": one line, "request_id": …}`: 4xx for what the caller can mend, 429 and 503 with Retry-After
-when the service is busy or stopping, 504 past the deadline. Query text is not logged.
+when the service is busy or stopping, 504 past the deadline. `X-Timeout-S` shortens the deadline of one request. Query
+text is logged only with `ServiceConfig.log_queries`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,12 +33,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from retrieval_server.assistant import LegalAssistant
+from retrieval_server.citation_check import check_citations
 from retrieval_server.config import ServiceConfig
+from retrieval_server.logs import log_event
 from retrieval_server.metrics import ServiceMetrics
 from retrieval_server.middleware import Doorman
 from retrieval_server.types import (
     MAX_TOP_K,
+    TIMEOUT_HEADER,
     Article,
+    CitationRequest,
+    CitationResponse,
     Evidence,
     SearchQuery,
     SearchRequest,
@@ -83,20 +91,26 @@ class ServiceState:
             return
         self.ready = True
 
-    async def search(self, queries: Sequence[SearchQuery]) -> list[SearchResult]:
-        """Answers of the Assistant, within the limits of the service."""
+    async def search(self, queries: Sequence[SearchQuery], deadline_s: float = math.inf) -> list[SearchResult]:
+        """Answers of the Assistant, within the limits of the service and the caller's own deadline."""
         self._admit(len(queries))
+        limit = min(self.config.deadline_s, deadline_s)
         self.in_flight += len(queries)
         self.metrics.in_flight.set(self.in_flight)
         try:
-            async with asyncio.timeout(self.config.deadline_s):
+            async with asyncio.timeout(limit):
                 results = await self.assistant.search(queries)
         except TimeoutError as error:
-            raise HTTPException(504, f"no answer within {self.config.deadline_s:g} s") from error
+            raise HTTPException(504, f"no answer within {limit:g} s") from error
         finally:
             self.in_flight -= len(queries)
             self.metrics.in_flight.set(self.in_flight)
         self.metrics.observe(queries, results)
+        if self.config.log_queries:
+            for query, result in zip(queries, results, strict=True):
+                log_event(
+                    _log, "query", **query.model_dump(mode="json"), status=result.status, found=len(result.evidence)
+                )
         return results
 
     def _admit(self, count: int) -> None:
@@ -145,7 +159,7 @@ def _add_search_routes(app: FastAPI, service: ServiceState) -> None:
     guarded = [Depends(_key_check(service.config.api_key_env))]
 
     @app.post("/retrieve", dependencies=guarded)
-    async def retrieve(body: RetrieveRequest) -> dict[str, Any]:
+    async def retrieve(body: RetrieveRequest, request: Request) -> dict[str, Any]:
         """Search-R1's route. `status` beside `result` tells per query: ok, empty, degraded."""
         service.check_length([*body.queries, body.intent])
         source = body.source or Source(service.config.default_source)
@@ -156,7 +170,8 @@ def _add_search_routes(app: FastAPI, service: ServiceState) -> None:
             for i, text in enumerate(body.queries)
             if text.strip()
         }
-        results = dict(zip(asked, await service.search(list(asked.values())), strict=True)) if asked else {}
+        found = await service.search(list(asked.values()), _timeout(request)) if asked else []
+        results = dict(zip(asked, found, strict=True))
         for position, result in results.items():
             if result.status is Status.ERROR:
                 raise HTTPException(503, f"queries.{position}: {result.reason}")
@@ -168,11 +183,17 @@ def _add_search_routes(app: FastAPI, service: ServiceState) -> None:
         }
 
     @app.post("/v1/search", dependencies=guarded)
-    async def search(body: SearchRequest) -> Response:
+    async def search(body: SearchRequest, request: Request) -> Response:
         """The typed route."""
-        results = await service.search(body.queries)
+        results = await service.search(body.queries, _timeout(request))
         answer = SearchResponse(results=tuple(results), index_version=service.assistant.index_version)
         return Response(answer.model_dump_json(), media_type="application/json")
+
+    @app.post("/v1/citations", dependencies=guarded)
+    async def citations(body: CitationRequest) -> CitationResponse:
+        """Every article and case number cited in a text: in force, not in force, not found, or naming no law."""
+        found = await asyncio.to_thread(check_citations, service.assistant.index, body.text, body.as_of)
+        return CitationResponse(citations=tuple(found), index_version=service.assistant.index_version)
 
     @app.get("/v1/articles/{law}/{article}", dependencies=guarded)
     async def get_article(law: str, article: str, as_of: date | None = None) -> Article:
@@ -231,6 +252,15 @@ def _query(position: int, **fields: Any) -> SearchQuery:
         return SearchQuery(**fields)
     except ValidationError as error:
         raise HTTPException(422, f"queries.{position}: {error.errors()[0]['msg']}") from error
+
+
+def _timeout(request: Request) -> float:
+    """Seconds that the caller will still wait (`X-Timeout-S`); unreadable or absent = no limit of its own."""
+    try:
+        seconds = float(request.headers.get(TIMEOUT_HEADER, "inf"))
+    except ValueError:
+        return math.inf
+    return max(seconds, 0.001) if seconds == seconds else math.inf  # NaN is no deadline
 
 
 def _key_check(variable: str) -> Any:

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,18 @@ from pydantic import BaseModel, ValidationError
 
 from retrieval_server.errors import RetrievalError
 from retrieval_server.loops import PerLoop, run_sync
-from retrieval_server.types import Article, SearchQuery, SearchRequest, SearchResponse, SearchResult
+from retrieval_server.types import (
+    MAX_CITING_CHARS,
+    TIMEOUT_HEADER,
+    Article,
+    CitationRequest,
+    CitationResponse,
+    CitedArticle,
+    SearchQuery,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+)
 
 MAX_QUERIES_PER_REQUEST = 256
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -118,6 +130,12 @@ class AssistantClient:
         body = await self._call("GET", path, params={"as_of": as_of} if as_of else None)
         return _read(Article, body)
 
+    async def citations(self, text: str, as_of: date | None = None) -> list[CitedArticle]:
+        """Every article and case number that a text cites, looked up; only the first 20,000 characters are read."""
+        body = CitationRequest(text=text[:MAX_CITING_CHARS], as_of=as_of).model_dump_json().encode()
+        answer = await self._call("POST", "/v1/citations", content=body, read=partial(_read, CitationResponse))
+        return list(answer.citations)
+
     async def wait_ready(self, timeout_s: float = 120.0) -> None:
         """Return when `/readyz` says ready."""
         deadline = time.monotonic() + timeout_s
@@ -183,8 +201,9 @@ class AssistantClient:
 
     async def _attempt(self, method: str, path: str, timeout_s: float, **request: Any) -> bytes:
         """One attempt, whole body within `timeout_s` (a server that sends a byte now and then does not prolong it)."""
+        request["headers"] = {TIMEOUT_HEADER: f"{timeout_s:.3f}"}
         if "content" in request:
-            request["headers"] = {"Content-Type": "application/json"}
+            request["headers"]["Content-Type"] = "application/json"
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await self._http.get().request(method, path, **request)

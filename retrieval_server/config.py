@@ -100,5 +100,7 @@ class ServiceConfig(_Settings):
     """For `POST /retrieve` without `source`."""
     api_key_env: str = "LEGAL_RL_SERVICE_API_KEY"
     """When this variable is set, requests need `Authorization: Bearer <its value>`."""
+    log_queries: bool = False
+    """Write what is asked into the logs; off, they name routes, codes and times only."""
     drain_s: int = Field(default=30, ge=0)
     """How long a stopping server lets accepted requests finish."""

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retrieval_server.config import ServiceConfig
+from retrieval_server.logs import log_event
 from retrieval_server.metrics import ServiceMetrics
 
 _log = logging.getLogger("retrieval_server.access")
@@ -78,7 +79,8 @@ class Doorman:
         route = getattr(scope.get("route"), "path", _UNKNOWN_ROUTE)
         self.metrics.requests.labels(route, str(code)).inc()
         self.metrics.request_seconds.labels(route).observe(seconds)
-        _log.info("%s %s %d %.1f ms id=%s", scope["method"], route, code, 1000 * seconds, request_id)
+        fields = {"method": scope["method"], "route": route, "code": code, "ms": round(1000 * seconds, 1)}
+        log_event(_log, "request", **fields, request_id=request_id)
 
 
 def _request_id(given: bytes) -> str:

@@ -8,7 +8,6 @@ Once the socket is bound it prints `Legal Assistant listening on http://… (pid
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import socket
 import types
@@ -22,6 +21,7 @@ from retrieval_server.app import create_app
 from retrieval_server.assistant import LegalAssistant
 from retrieval_server.config import AssistantConfig, ServiceConfig
 from retrieval_server.errors import LegalRLError
+from retrieval_server.logs import configure_logs
 
 _SETTINGS_VARIABLE = "LEGAL_RL_SERVER_SETTINGS"
 
@@ -84,7 +84,7 @@ def run_server(
         index_dir=str(index_dir), assistant=config or AssistantConfig(), service=service or ServiceConfig(),
         dense_gpus=dense_gpus,
     )  # fmt: skip
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logs(log_level)
     listener = bind(host, port)
     with listener:
         url = f"http://{host}:{listener.getsockname()[1]}"
@@ -136,6 +136,7 @@ def _uvicorn_config(app: FastAPI | str, settings: ServerSettings, log_level: str
     return uvicorn.Config(
         app,
         log_level=log_level,
+        log_config=None,  # The process's own JSON lines.
         access_log=False,  # Our own line names no path arguments and no query text.
         timeout_graceful_shutdown=settings.service.drain_s,
         timeout_keep_alive=75,

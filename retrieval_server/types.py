@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_QUERY_CHARS = 4_000
 MAX_TOP_K = 100
+TIMEOUT_HEADER = "X-Timeout-S"
+"""Request header: seconds that the caller will wait for its answer."""
+MAX_CITING_CHARS = 20_000
+"""Of a text whose citations are checked."""
 
 
 class Source(StrEnum):
@@ -152,6 +156,47 @@ class SearchResponse(_Record):
     """Answer of `POST /v1/search`, one result per query in order."""
 
     results: tuple[SearchResult, ...]
+    index_version: str = ""
+
+
+class CitedStatus(StrEnum):
+    """What the knowledge base says of a citation."""
+
+    IN_FORCE = "in_force"
+    NOT_IN_FORCE = "not_in_force"
+    """It exists, but its text does not govern on the day that is meant."""
+    NOT_FOUND = "not_found"
+    """The law has no such article, or the knowledge base holds no such law or case."""
+    UNRESOLVED = "unresolved"
+    """The text names no law, and none can be told from what stands before."""
+
+
+class CitedArticle(_Record):
+    """One citation of a text, looked up. `span` counts characters of that text."""
+
+    kind: Literal["article", "case"] = "article"
+    law: str = ""
+    label: str
+    """第一百三十三条之一, or a case number as it was cited."""
+    status: CitedStatus
+    article_id: str = ""
+    note: str = ""
+    text: str = ""
+    """Of the article, where the knowledge base has it."""
+    span: tuple[int, int] = (0, 0)
+
+
+class CitationRequest(_Record):
+    """Body of `POST /v1/citations`."""
+
+    text: str = Field(max_length=MAX_CITING_CHARS)
+    as_of: date | None = None
+
+
+class CitationResponse(_Record):
+    """Answer of `POST /v1/citations`, in order of the text."""
+
+    citations: tuple[CitedArticle, ...]
     index_version: str = ""
 
 
