@@ -7,20 +7,18 @@ only puts them together, loads files and turns every mistake into one line that 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from envs.env import EnvConfig
 from envs.prompt_files import load_prompt
 from legal_rl.cluster.layout import Layout
+from legal_rl.config_files import apply_override, find_named, read_layers, validated
 from legal_rl.data.settings import QuestionSettings, TeacherSettings
-from legal_rl.errors import ConfigError
 from legal_rl.policy_model.settings import PolicySettings
 from legal_rl.training.settings import GrpoSettings, SftSettings
 from retrieval_server.config import AssistantConfig, LLMConfig
@@ -129,18 +127,8 @@ class RunConfig(_Section):
 
 
 def find_config(name: str) -> Path:
-    """A config by path, or by name in `configs/`.
-
-    Raises:
-        ConfigError: no such file; the text lists the names there are.
-    """
-    direct = Path(name)
-    candidates = [direct] if direct.suffix in {".yaml", ".yml"} else [CONFIG_FOLDER / f"{name}.yaml", direct]
-    found = next((c for c in candidates if c.is_file()), None)
-    if found is None:
-        names = ", ".join(sorted(p.stem for p in CONFIG_FOLDER.glob("*.yaml")))
-        raise ConfigError(f"no config {name!r}; give a .yaml file or one of: {names}")
-    return found
+    """A config by path, or by name in `configs/`; raises `ConfigError` with the names there are."""
+    return find_named(name, CONFIG_FOLDER)
 
 
 def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
@@ -154,13 +142,10 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
         ConfigError: unreadable file, unknown key, or a value of the wrong kind: one line.
     """
     path = find_config(name)
-    raw = _read(path, seen=())
+    raw = read_layers(path, find_config)
     for override in overrides:
-        _apply_override(raw, override)
-    try:
-        return RunConfig.model_validate(raw)
-    except ValidationError as error:
-        raise ConfigError(_explain(error, path)) from None
+        apply_override(raw, override)
+    return validated(RunConfig, raw, path)
 
 
 def write_config(config: RunConfig, path: Path) -> None:
@@ -169,75 +154,3 @@ def write_config(config: RunConfig, path: Path) -> None:
     text = yaml.safe_dump(config.model_dump(mode="json"), allow_unicode=True, sort_keys=False)
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
-
-
-def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """One YAML file with what it `extends` underneath it."""
-    if path in seen:
-        raise ConfigError(f"{path}: extends itself through {' -> '.join(p.name for p in seen)}")
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}:{where} not valid YAML: {getattr(error, 'problem', error)}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: must be a mapping of sections, is {type(raw).__name__}")
-    parent = raw.pop("extends", None)
-    if parent is None:
-        return raw
-    return _merge(_read(find_config(str(parent)), (*seen, path)), raw)
-
-
-def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` wins; mappings are merged key by key, everything else is replaced."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
-    return merged
-
-
-def _apply_override(raw: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    if not separator or not key.strip():
-        raise ConfigError(f"override {override!r}: write section.key=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"override {override!r}: the value is not valid YAML") from None
-    *parents, leaf = key.strip().split(".")
-    node = raw
-    for parent in parents:
-        node = node.setdefault(parent, {})
-        if not isinstance(node, dict):
-            raise ConfigError(f"override {override!r}: {parent} is a value, not a section")
-    node[leaf] = value
-
-
-def _explain(error: ValidationError, path: Path) -> str:
-    """The first problem as one line; further ones are counted."""
-    problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    if not key or (
-        problem["type"] == "value_error" and isinstance(problem["input"], dict)
-    ):  # a rule between keys or sections
-        return f"{path}: {key}{': ' if key else ''}{message}"
-    if problem["type"] == "extra_forbidden":
-        text = f"{path}: unknown key {key}{_suggestion(problem['loc'])}"
-    else:
-        text = f"{path}: {key}: {message} (got {problem['input']!r:.80})"
-    more = error.error_count() - 1
-    return f"{text} (and {more} more)" if more else text
-
-
-def _suggestion(location: tuple[int | str, ...]) -> str:
-    model: type[BaseModel] | None = RunConfig
-    for part in location[:-1]:
-        annotation = model.model_fields[str(part)].annotation if model and str(part) in model.model_fields else None
-        model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-    close = difflib.get_close_matches(str(location[-1]), list(model.model_fields) if model else [], n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -6,6 +6,7 @@ engine steps the event loop runs, so that rollouts whose turn is finished search
     async with LocalEngine(model_dir, EngineSettings()) as engine:
         sample = await engine.generate(prompt_ids, max_tokens=64, stop_ids=(im_end,))
         sample.token_ids, sample.logprobs, sample.finish_reason
+    async for piece in engine.stream(prompt_ids, max_tokens=64, stop_ids=(im_end,)): ...
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,7 @@ class Sample:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: str
+    """`stop`, `length`, or empty for a piece of a stream that goes on."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class _Request:
     prompt_ids: list[int]
     params: dict[str, Any]
     future: asyncio.Future[Sample] = field(repr=False)
+    parts: list[Sample] | None = None
+    """For a stream: what has been sampled so far, step by step; None = only the whole counts."""
 
 
 def prepare_process(settings: EngineSettings) -> None:
@@ -156,15 +160,55 @@ class LocalEngine:
         Raises:
             PolicyError: the prompt fills the context, or the engine failed.
         """
+        params = {"max_tokens": max_tokens, "stop_token_ids": list(stop_ids), "temperature": temperature}
+        return await self._submit(prompt_ids, params | more).future
+
+    async def stream(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        stop_ids: Sequence[int],
+        temperature: float = 0.0,
+        chunk_s: float = 0.05,
+        **more: Any,
+    ) -> AsyncIterator[Sample]:
+        """As `generate`, in pieces: what was sampled in the last `chunk_s` seconds; the last one has a finish reason.
+
+        Leaving the iterator early, or cancelling it, aborts the generation.
+        """
+        params = {"max_tokens": max_tokens, "stop_token_ids": list(stop_ids), "temperature": temperature}
+        parts: list[Sample] = []
+        request = self._submit(prompt_ids, params | more, parts)
+        sent = 0
+        try:
+            while True:
+                await asyncio.wait([request.future], timeout=chunk_s)
+                done, fresh = request.future.done(), parts[sent:]
+                sent += len(fresh)
+                if fresh:
+                    yield _joined(fresh)
+                if done:
+                    request.future.result()  # raises where the engine failed
+                    return
+        finally:
+            request.future.cancel()
+
+    @property
+    def in_work(self) -> int:
+        """Requests that wait or generate."""
+        return len(self._inbox) + len(self._running)
+
+    def _submit(self, prompt_ids: Sequence[int], params: dict[str, Any], parts: list[Sample] | None = None) -> _Request:
         room = self.settings.max_model_len - len(prompt_ids)
         if room < 1:
             raise PolicyError(f"{len(prompt_ids)} tokens fill the context of {self.settings.max_model_len}")
-        params = {"max_tokens": min(max_tokens, room), "stop_token_ids": list(stop_ids), "temperature": temperature}
-        future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        self._inbox.append(_Request(list(prompt_ids), params | more, future))
+        params["max_tokens"] = min(params["max_tokens"], room)
+        request = _Request(list(prompt_ids), params, asyncio.get_running_loop().create_future(), parts)
+        self._inbox.append(request)
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._run())
-        return await future
+        return request
 
     async def _on_thread(self, function: Any, *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
@@ -236,7 +280,8 @@ class LocalEngine:
             self._count += 1
             self._running[name] = request
             try:
-                self._engine.add_request(name, {"prompt_token_ids": request.prompt_ids}, self._sampling(request.params))
+                sampling = self._sampling(request.params, request.parts is not None)
+                self._engine.add_request(name, {"prompt_token_ids": request.prompt_ids}, sampling)
             except ValueError as error:
                 results.append((name, PolicyError(f"vLLM refused a request: {error}")))
         if cancelled:
@@ -244,17 +289,24 @@ class LocalEngine:
             for name in cancelled:
                 self._running.pop(name, None)
         for output in self._engine.step():
-            if output.finished and output.request_id in self._running:
-                results.append((output.request_id, _sample(output.outputs[0])))
+            request = self._running.get(output.request_id)
+            if request is None:
+                continue
+            sample = _sample(output.outputs[0])
+            if request.parts is not None:
+                request.parts.append(sample)
+            if output.finished:
+                results.append((output.request_id, sample))
         return results
 
     @staticmethod
-    def _sampling(params: dict[str, Any]) -> Any:
+    def _sampling(params: dict[str, Any], streamed: bool) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         # logprobs=0 asks for the sampled token's own; detokenising is ours, once per turn.
-        return SamplingParams(logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY, **params)
+        kind = RequestOutputKind.DELTA if streamed else RequestOutputKind.FINAL_ONLY
+        return SamplingParams(logprobs=0, detokenize=False, output_kind=kind, **params)
 
     def _stop(self) -> None:
         """Free the model and its distributed group, so that the next model can be loaded in this process."""
@@ -271,4 +323,11 @@ class LocalEngine:
 def _sample(output: Any) -> Sample:
     ids = tuple(output.token_ids)
     logprobs = tuple(float(step[token].logprob) for step, token in zip(output.logprobs, ids, strict=True))
-    return Sample(ids, logprobs, "length" if output.finish_reason == "length" else "stop")
+    finish = "length" if output.finish_reason == "length" else "stop" if output.finish_reason else ""
+    return Sample(ids, logprobs, finish)
+
+
+def _joined(parts: Sequence[Sample]) -> Sample:
+    ids = tuple(token for part in parts for token in part.token_ids)
+    logprobs = tuple(value for part in parts for value in part.logprobs)
+    return Sample(ids, logprobs, parts[-1].finish_reason)
