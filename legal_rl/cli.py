@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from legal_rl import __version__
-from legal_rl.commands import data, doctor, evaluate, index, quickstart, serve, trace, train
+from legal_rl.commands import ask, data, doctor, evaluate, index, quickstart, serve, trace, train
 from legal_rl.errors import LegalRLError, explain_system_error
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("sft", context_settings={"ignore_unknown_options": False})(train.sft
 app.command("grpo")(train.grpo)
 app.command("export")(train.export)
 app.command("retrieve")(index.retrieve)
+app.command("ask")(ask.ask)
 app.add_typer(index.app, name="index")
 app.add_typer(data.app, name="data")
 app.add_typer(serve.app, name="serve")

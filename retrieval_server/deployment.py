@@ -83,7 +83,7 @@ def deploy(
     from retrieval_server.client import AssistantClient
     from retrieval_server.loops import run_sync
 
-    if not _serve_runs():
+    if not serve_runs():
         bind(host, port).close()  # Serve's proxy would only log that it cannot listen.
         serve.start(http_options={"host": host, "port": port})
     application = build_deployment(index_dir, config, service, replicas, num_cpus, num_gpus, resources)
@@ -94,7 +94,7 @@ def deploy(
     return url
 
 
-def _serve_runs() -> bool:
+def serve_runs() -> bool:
     """True when this cluster already has a Serve instance, with the proxy's address settled."""
     from ray import serve
     from ray.serve.exceptions import RayServeException

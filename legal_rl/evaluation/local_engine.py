@@ -122,6 +122,8 @@ class LocalEngine:
         self._running: dict[str, _Request] = {}
         self._pump: asyncio.Task[None] | None = None
         self._count = 0
+        self.failed = ""
+        """Why the engine no longer works; empty while it does."""
 
     async def __aenter__(self) -> LocalEngine:
         prepare_process(self.settings)
@@ -225,6 +227,7 @@ class LocalEngine:
                 for _ in range(_WARM_UP_LOOP_TURNS):
                     await asyncio.sleep(0)
         except Exception as error:
+            self.failed = f"vLLM engine failed: {error}"
             self._fail_all(PolicyError(f"vLLM engine failed: {error}"), arrivals)
 
     def _resolve(self, name: str, sample: Sample | PolicyError) -> None:
