@@ -17,9 +17,7 @@ def ask(
     ] = "http://127.0.0.1:8080",
     judge: Annotated[str | None, typer.Option("--judge", help="Who writes the answer; see /v1/settings.")] = None,
     as_of: Annotated[str | None, typer.Option("--as-of", help="Day of the facts, such as 2019-06-01.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Ask the Judge again after a false citation.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Ask the Judge again after a false citation.")] = False,
     max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of the Lawyer.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the whole answer.")] = 300.0,
     as_json: JsonOption = False,

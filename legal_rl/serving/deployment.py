@@ -116,7 +116,6 @@ def build_application(config: ServeConfig) -> Any:
 
     deployment = serve.deployment(
         name="Application",
-        version=_version(config.model_dump(mode="json")),
         num_replicas=config.app_replicas,
         ray_actor_options={"num_cpus": config.app_cpus},
         # The app counts and refuses questions itself; Serve only has to pass the requests on.
@@ -125,7 +124,7 @@ def build_application(config: ServeConfig) -> Any:
         graceful_shutdown_wait_loop_s=0.5,
         health_check_period_s=5,
     )
-    return deployment(serve.ingress(build)(ApplicationReplica)).bind(*parts)
+    return _kept(deployment(serve.ingress(build)(ApplicationReplica)), config.model_dump(mode="json")).bind(*parts)
 
 
 def build_app(args: dict[str, Any]) -> Any:
@@ -152,9 +151,8 @@ def _engine(name: str, model: ModelSettings) -> Any:
     if model.max_replicas > model.replicas:
         bounds = {"min_replicas": model.replicas, "max_replicas": model.max_replicas}
         scaling = {"autoscaling_config": bounds | {"target_ongoing_requests": model.target_ongoing}}
-    return serve.deployment(
+    deployment = serve.deployment(
         name=deployment_name(name),
-        version=_version(model.model_dump(mode="json")),
         ray_actor_options={
             "num_cpus": model.num_cpus, "num_gpus": model.num_gpus,
             # Ray would give a replica with less than one CPU a single OpenMP thread whatever the settings say.
@@ -165,7 +163,8 @@ def _engine(name: str, model: ModelSettings) -> Any:
         health_check_period_s=5,
         graceful_shutdown_timeout_s=60,
         **scaling,
-    )(EngineReplica)  # fmt: skip
+    )  # fmt: skip
+    return _kept(deployment(EngineReplica), model.model_dump(mode="json"))
 
 
 def _knowledge(retrieval: RetrievalSettings) -> Any:
@@ -174,18 +173,21 @@ def _knowledge(retrieval: RetrievalSettings) -> Any:
     settings = retrieval.model_dump(mode="json")
     deployment = serve.deployment(
         name=KNOWLEDGE,
-        version=_version(settings),
         num_replicas=retrieval.replicas,
         ray_actor_options={"num_cpus": retrieval.num_cpus, "num_gpus": retrieval.num_gpus},
         max_ongoing_requests=1024,
         health_check_period_s=5,
     )
-    return deployment(KnowledgeReplica).bind(settings)
+    return _kept(deployment(KnowledgeReplica), settings).bind(settings)
 
 
-def _version(settings: Any) -> str:
-    """Serve replaces the replicas of a deployment when this changes, and leaves them alone when it does not."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+def _kept(deployment: Any, settings: Any) -> Any:
+    """The deployment with its settings' hash as its version: replicas are replaced when that changes, else kept.
+
+    Without one, Serve would draw a version at every `serve.run` and load every model anew for a changed text.
+    """
+    version = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    return deployment.options(version=version, _internal=True)
 
 
 def _http_app(config: ServeConfig) -> FastAPI:

@@ -105,7 +105,7 @@ class _View:
     def done(self, data: dict[str, Any]) -> None:
         usage, timings = data["usage"], data["timings"]
         self.console.print(
-            f"[dim]{data['searches']} searches, {usage['completion_tokens']} tokens written, "
+            f"[dim]{data['searches']} search{'es' if data['searches'] != 1 else ''}, {usage['completion_tokens']} tokens written, "
             f"{usage['retrieval_tokens']} tokens of evidence, {timings['total_s']:.1f} s "
             f"({data['stop_reason'].replace('_', ' ')})[/]",
             highlight=False,

@@ -1,0 +1,38 @@
+"use strict";
+// Every word of the page, in both languages.
+const WORDS = {
+  zh: {
+    skip: "跳到提问", tagline: "会检索、会停止的法律助手", other_language: "English", switch_language: "Switch to English",
+    switch_theme: "切换深浅色", api_key: "密钥", api_key_label: "API 密钥（只存在本标签页）", question: "您的法律问题",
+    placeholder: "例如：入户盗窃三千元，自首并退赃，怎么量刑？", judge: "答复人", judge_lawyer: "律师本人", as_of: "事实发生日",
+    turns: "轮数", strict: "严格核对引用", hint: "Ctrl + Enter 提问，Esc 停止", stop: "停止", send: "提问", past: "本次会话",
+    past_hint: "勾选两条并排比较。", answers: "答复", close: "关闭", thinking: "思考", search: "检索", statute: "法律法规",
+    precedent: "类案", evidence: "证据", nothing: "未检索到内容", degraded: "检索降级", correction: "无法读取，已要求改正",
+    draft: "律师的简短答案", answer: "最终答复", citations: "引用核对", copy: "复制为 Markdown", copied: "已复制",
+    verified: "已核实", not_retrieved: "存在，但未检索", not_in_force: "已失效或尚未生效", not_found: "不存在",
+    unresolved: "未写明法律", version: "版本", court: "法院", severity: "刑罚严厉度", charges: "罪名", generated: "程序生成的示例",
+    in_force: "现行", asking: "正在回答…", done: "已完成", stopped: "已停止", failed: "出错", intent: "目的", circumstances: "情节",
+    charge: "罪名", searches: "次检索", tokens: "词元", seconds: "秒", notices: "提示", read_article: "查看条文", turn: "第 %s 轮",
+    supreme: "最高人民法院", high: "高级人民法院", intermediate: "中级人民法院", primary: "基层人民法院", unknown: "法院层级不明",
+    offline: "无法连接服务", broke: "连接中断", compare: "比较", disclaimer: "声明", loading: "正在读取…", searching: "正在检索",
+  },
+  en: {
+    skip: "Skip to the question", tagline: "a lawyer that searches, and knows when to stop", other_language: "中文",
+    switch_language: "切换为中文", switch_theme: "Switch between light and dark", api_key: "Key",
+    api_key_label: "API key (kept in this tab only)", question: "Your legal question",
+    placeholder: "For example: burglary of 3,000 yuan, surrendered and repaid: which sentence?", judge: "Answered by",
+    judge_lawyer: "the Lawyer", as_of: "Day of the facts", turns: "Turns", strict: "Strict citations",
+    hint: "Ctrl + Enter asks, Esc stops", stop: "Stop", send: "Ask", past: "This session", past_hint: "Tick two to compare them.",
+    answers: "Answers", close: "Close", thinking: "thinks", search: "searches", statute: "statutes", precedent: "precedents",
+    evidence: "Evidence", nothing: "nothing found", degraded: "retrieval ran degraded", correction: "not readable, asked to mend it",
+    draft: "The Lawyer's short answer", answer: "Final answer", citations: "Citation check", copy: "Copy as Markdown",
+    copied: "Copied", verified: "verified", not_retrieved: "exists, not retrieved", not_in_force: "not in force",
+    not_found: "does not exist", unresolved: "names no law", version: "version", court: "court", severity: "severity (PSI)",
+    charges: "charges", generated: "generated example", in_force: "in force", asking: "answering…", done: "done", stopped: "stopped",
+    failed: "failed", intent: "intent", circumstances: "circumstances", charge: "charge", searches: "searches", tokens: "tokens",
+    seconds: "s", notices: "Notices", read_article: "Read the article", turn: "turn %s", supreme: "Supreme People's Court",
+    high: "High People's Court", intermediate: "Intermediate People's Court", primary: "Primary People's Court",
+    unknown: "court level unknown", offline: "the service cannot be reached", broke: "the connection broke off",
+    compare: "compare", disclaimer: "Disclaimer", loading: "loading…", searching: "searching",
+  },
+};
