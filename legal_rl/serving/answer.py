@@ -148,12 +148,15 @@ def trajectory_of(rollout: Rollout, guard: PromptGuard) -> dict[str, Any]:
     """A rollout as its record, without the system prompt and without tokens."""
     record = rollout_to_dict(rollout)
     record.pop("tokens", None)
-    record["messages"] = [message for message in record["messages"] if message["role"] != "system"]
+    record["answer"] = guard.visible(record["answer"])
     for turn in record["turns"]:
         turn["completion"] = {"text": guard.visible(turn["completion"]["text"])}
-    for message in record["messages"]:
-        if message["role"] == "assistant":
-            message["content"] = guard.visible(message["content"])
+        turn["action"] = {k: guard.visible(v) if isinstance(v, str) else v for k, v in turn["action"].items()}
+    record["messages"] = [
+        message | {"content": guard.visible(message["content"])} if message["role"] == "assistant" else message
+        for message in record["messages"]
+        if message["role"] != "system"
+    ]
     return record
 
 

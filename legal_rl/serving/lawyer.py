@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,8 +35,9 @@ class Meter:
     degraded: int = 0
     """Searches that were answered without the LLM that should have helped."""
 
-    def note_search(self, result: SearchResult) -> None:
-        self.retrieval_s += result.timings_ms.get("total", 0.0) / 1000
+    def note_search(self, result: SearchResult, waited_s: float) -> None:
+        """A remembered result carries the seconds of the search that made it: never more than was waited for."""
+        self.retrieval_s += min(result.timings_ms.get("total", 0.0) / 1000, waited_s)
         self.degraded += result.status is Status.DEGRADED
 
 
@@ -110,11 +112,12 @@ class WatchedEnv(LegalEnv):
         turn, self.turn = self.turn, self.turn + 1
         if not isinstance(action, Malformed):
             await self.emit(Event(EventType.SEARCH, {"turn": turn, **search_fields(action, self.guard)}))
+        started = time.perf_counter()
         observation = await super().step(action, last_turn_next=last_turn_next)
         if isinstance(action, Malformed):
             await self.emit(Event(EventType.CORRECTION, {"turn": turn, "reason": action.reason}))
         elif observation.result is not None:
-            self.meter.note_search(observation.result)
+            self.meter.note_search(observation.result, time.perf_counter() - started)
             await self.emit(Event(EventType.EVIDENCE, {"turn": turn, **evidence_fields(observation.result)}))
         return observation
 

@@ -32,7 +32,7 @@ class Wishes(BaseModel):
     as_of: date | None = None
     """The day of the facts: the law of that day is searched and cited."""
     max_turns: int | None = Field(default=None, ge=1, le=100)
-    deadline_s: float | None = Field(default=None, gt=0, le=86_400)
+    deadline_s: float | None = Field(default=None, ge=1, le=86_400)
 
 
 class ContentPart(BaseModel):

@@ -104,8 +104,9 @@ class _View:
 
     def done(self, data: dict[str, Any]) -> None:
         usage, timings = data["usage"], data["timings"]
+        plural = "" if data["searches"] == 1 else "es"
         self.console.print(
-            f"[dim]{data['searches']} search{'es' if data['searches'] != 1 else ''}, {usage['completion_tokens']} tokens written, "
+            f"[dim]{data['searches']} search{plural}, {usage['completion_tokens']} tokens written, "
             f"{usage['retrieval_tokens']} tokens of evidence, {timings['total_s']:.1f} s "
             f"({data['stop_reason'].replace('_', ' ')})[/]",
             highlight=False,
