@@ -86,7 +86,7 @@ async def test_strict_asks_once_more_and_not_for_ever(answerer_of: Make, toys: S
     ("turns", "notices", "text"),
     [
         (["<answer>三年</answer>"], ["no_search"], "三年"),
-        (['<search>{"source": "precedent", "query": "商场盗窃手机"}</search>', "<answer>三年</answer>"], [], "三年"),
+        (['<search>{"source": "statute", "query": "盗窃公私财物"}</search>', "<answer>三年</answer>"], [], "三年"),
         (["不成格式"], ["no_answer"], ""),
     ],
 )
