@@ -23,6 +23,11 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=style, script=script, **values)
 
 
+def template_module(template: str) -> Any:
+    """A template's macros as functions."""
+    return _environment().get_template(template).module
+
+
 def write_page(path: Path, html: str) -> Path:
     """Write a page (temporary name, then rename). Lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
     path.parent.mkdir(parents=True, exist_ok=True)

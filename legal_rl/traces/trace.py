@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from legal_rl.traces.examples import find_tokens
-from legal_rl.traces.pages import render, write_page
+from legal_rl.traces.logprob_gap import GapMeter
+from legal_rl.traces.pages import render, template_module, write_page
 from legal_rl.traces.run_folder import RunFolder, read_run_folder
 from legal_rl.traces.trajectories import Scoring, Trajectory, read_trajectories
 
-MAX_PAGE_CHARS = 12_000_000
+MAX_PAGE_CHARS = 40_000_000
 """Browsers stay quick below it; the page says how many trajectories it leaves out."""
 
-TOKEN_VIEWS = 50
+TOKEN_VIEWS = 200
 """Trajectories shown token by token; the ones after them message by message."""
 
+INLINE = 100
+"""With more trajectories, what is inside them is packed: the browser unpacks it when one is opened."""
 
-def write_trace_page(file: Path, out: Path, limit: int = 200) -> Path:
+BLOCK = 50
+"""Trajectories packed together."""
+
+
+def write_trace_page(file: Path, out: Path, limit: int = 5_000, model: Path | None = None) -> Path:
     """Write a page with the first `limit` trajectories of a rollout file.
 
     Args:
         file: our rollouts (`envs.records`), or a file of verl's `rollout_data_dir`.
         out: the page.
+        model: folder whose weights the sampler's log-probabilities are compared with.
 
     Raises:
         RecordError: the file cannot be read; names file, line and field.
+        ModelError: `model` is no model folder.
     """
     scoring, run = _scoring(file)
     reader = find_tokens(file) if run else None
-    shown = list(islice(read_trajectories(file, scoring, reader, TOKEN_VIEWS), max(0, limit)))
-    shown = _within_size(shown)
+    gaps = GapMeter.from_folder(model) if model else None
+    shown = list(islice(read_trajectories(file, scoring, reader, TOKEN_VIEWS, gaps), max(0, limit)))
+    packed = _packed(shown) if len(shown) > INLINE else []
+    shown, packed = _within_size(shown, packed)
+    totals = [t.total for t in shown if t.total is not None]
     total = _count(file)
     notice = "" if len(shown) == total else f"Showing the first {len(shown)} of {total:,} trajectories in this file."
     html = render(
@@ -43,7 +58,10 @@ def write_trace_page(file: Path, out: Path, limit: int = 200) -> Path:
         summary=_summary(shown),
         notice=notice,
         filters=_filters(shown),
+        rewards=(min(totals), max(totals)) if totals else None,
         trajectories=shown,
+        packed=packed,
+        block_size=BLOCK,
     )
     return write_page(out, html)
 
@@ -57,7 +75,27 @@ def _scoring(file: Path) -> tuple[Scoring, RunFolder | None]:
     return Scoring(), None
 
 
-def _within_size(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+def _packed(trajectories: Sequence[Trajectory]) -> list[str]:
+    """Inside and search text of `BLOCK` trajectories each, as JSON, gzip, base64."""
+    show = template_module("trajectory.html.jinja").inside
+    blocks = []
+    for start in range(0, len(trajectories), BLOCK):
+        entries = [{"html": str(show(t)), "text": t.haystack} for t in trajectories[start : start + BLOCK]]
+        raw = json.dumps(entries, ensure_ascii=False).encode("utf-8", "replace")
+        blocks.append(base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode())
+    return blocks
+
+
+def _within_size(trajectories: list[Trajectory], packed: list[str]) -> tuple[list[Trajectory], list[str]]:
+    """As much as a browser takes well: whole blocks where they are packed."""
+    if packed:
+        fitting = sum(1 for _ in takewhile(lambda size: size <= MAX_PAGE_CHARS, accumulate(map(len, packed))))
+        kept = max(fitting, 1)
+        return trajectories[: kept * BLOCK], packed[:kept]
+    return _inline_within_size(trajectories), []
+
+
+def _inline_within_size(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
     kept, size = [], 0
     for trajectory in trajectories:
         size += 4 * len(trajectory.raw) + sum(14 * len(s.pieces) + 2 * len(s.text) for s in trajectory.segments)

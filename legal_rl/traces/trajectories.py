@@ -15,7 +15,8 @@ from typing import Any
 
 from envs.errors import RecordError
 from envs.records import rollout_from_dict
-from envs.types import Malformed, Precedent, Provenance, Rollout, Statute, Stop, Turn
+from envs.types import Malformed, Precedent, Provenance, Rollout, Statute, Stop, TokenRecord, Turn
+from legal_rl.traces.logprob_gap import GapMeter
 from legal_rl.traces.token_strip import Segment, TokenReader, segments
 from retrieval_server.types import Evidence
 from rewards import TERM_NAMES, RewardBreakdown, RewardWeights, compute_reward
@@ -61,6 +62,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnTokens:
+    """Tokens of one turn by who wrote them, and how sure the sampler was (nats); gaps only where a model was given."""
+
+    number: int
+    policy: int
+    environment: int
+    mean_logprob: float | None
+    mean_gap: float | None = None
+    max_gap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """One rollout, ready for the template. `raw` is verl's text when there are no turns."""
 
@@ -77,6 +90,7 @@ class Trajectory:
     steps: tuple[Step, ...] = ()
     segments: tuple[Segment, ...] = ()
     token_counts: dict[str, int] = field(default_factory=dict)
+    turn_tokens: tuple[TurnTokens, ...] = ()
     searches: int = 0
     seconds: float = 0.0
     raw: str = ""
@@ -114,13 +128,18 @@ class Scoring:
 
 
 def read_trajectories(
-    path: Path, scoring: Scoring, tokens: TokenReader | None = None, token_views: int | None = None
+    path: Path,
+    scoring: Scoring,
+    tokens: TokenReader | None = None,
+    token_views: int | None = None,
+    gaps: GapMeter | None = None,
 ) -> Iterator[Trajectory]:
     """The trajectories of a file, one line each.
 
     Args:
         tokens: the model's tokenizer.
         token_views: only the first so many are decoded token by token; None = all.
+        gaps: recomputes the sampler's log-probabilities of the same first ones.
 
     Raises:
         RecordError: a line is neither a rollout of ours nor one of verl's; names file and line.
@@ -129,13 +148,16 @@ def read_trajectories(
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    reader = tokens if token_views is None or number <= token_views else None
-                    yield _trajectory(line, f"{path}: line {number}", number, scoring, reader)
+                    closely = token_views is None or number <= token_views
+                    reader, meter = (tokens, gaps) if closely else (None, None)
+                    yield _trajectory(line, f"{path}: line {number}", number, scoring, reader, meter)
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
 
 
-def _trajectory(line: str, where: str, number: int, scoring: Scoring, tokens: TokenReader | None) -> Trajectory:
+def _trajectory(
+    line: str, where: str, number: int, scoring: Scoring, tokens: TokenReader | None, gaps: GapMeter | None
+) -> Trajectory:
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -145,12 +167,14 @@ def _trajectory(line: str, where: str, number: int, scoring: Scoring, tokens: To
     if "input" in record and "output" in record:
         return of_verl(record, number)
     try:
-        return of_rollout(rollout_from_dict(record), scoring, tokens)
+        return of_rollout(rollout_from_dict(record), scoring, tokens, gaps)
     except RecordError as error:
         raise RecordError(f"{where}: {error}") from None
 
 
-def of_rollout(rollout: Rollout, scoring: Scoring, tokens: TokenReader | None = None) -> Trajectory:
+def of_rollout(
+    rollout: Rollout, scoring: Scoring, tokens: TokenReader | None = None, gaps: GapMeter | None = None
+) -> Trajectory:
     """A rollout of ours; the reward is computed here, so that every term comes with its reason."""
     breakdown = compute_reward(rollout, weights=scoring.weights, preset=scoring.preset)
     weights = scoring.weights or resolve_preset(scoring.preset).weights
@@ -171,6 +195,7 @@ def of_rollout(rollout: Rollout, scoring: Scoring, tokens: TokenReader | None = 
         steps=tuple(_step(turn, gold) for turn in rollout.turns),
         segments=segments(rollout, tokens),
         token_counts=_token_counts(rollout),
+        turn_tokens=_turn_tokens(rollout.tokens, gaps) if rollout.tokens else (),
         searches=len(rollout.searches),
         seconds=rollout.elapsed_s,
     )
@@ -244,6 +269,24 @@ def _fields(turn: Turn) -> tuple[tuple[str, str], ...]:
         case Malformed(reason=reason):
             pairs = (("problem", reason),)
     return tuple((name, value) for name, value in pairs if value)
+
+
+def _turn_tokens(record: TokenRecord, gaps: GapMeter | None) -> tuple[TurnTokens, ...]:
+    policy = [i for i, mask in enumerate(record.policy_mask) if mask]
+    found = dict(zip(policy, gaps.gaps(record), strict=True)) if gaps else {}
+    rows = []
+    for number in range(max(record.turn, default=-1) + 1):
+        places = [i for i, turn in enumerate(record.turn) if turn == number]
+        own = [i for i in places if record.provenance[i] == Provenance.POLICY]
+        apart = [abs(found[i]) for i in own if i in found]
+        rows.append(
+            TurnTokens(
+                number + 1, len(own), len(places) - len(own),
+                sum(record.logprobs[i] for i in own) / len(own) if own else None,
+                sum(apart) / len(apart) if apart else None, max(apart) if apart else None,
+            )
+        )  # fmt: skip
+    return tuple(rows)
 
 
 def _token_counts(rollout: Rollout) -> dict[str, int]:

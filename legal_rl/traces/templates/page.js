@@ -47,13 +47,40 @@
   if (search) {
     const items = [...document.querySelectorAll(".traj")];
     const selects = [...document.querySelectorAll("[data-filter]")];
+    const [least, most] = ["[data-least]", "[data-most]"].map((name) => document.querySelector(name));
     const count = document.querySelector("[data-count]");
-    const apply = () => {
+    // Long files: what is inside a trajectory lies packed at the end of the page, and is unpacked when it is looked at.
+    const packed = [...document.querySelectorAll("[data-packed]")];
+    const blocks = new Map();
+    const unpack = (number) => {
+      if (!blocks.has(number)) blocks.set(number, (async () => {
+        const bytes = Uint8Array.from(atob(packed[number].textContent.trim()), (c) => c.charCodeAt(0));
+        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+        return JSON.parse(await new Response(stream).text());
+      })());
+      return blocks.get(number);
+    };
+    const fill = async (item) => {
+      const body = item.querySelector(".body");
+      if (item.dataset.block === undefined || body.childElementCount) return;
+      body.innerHTML = (await unpack(Number(item.dataset.block)))[Number(item.dataset.place)].html;
+    };
+    items.forEach((item) => item.addEventListener("toggle", () => item.open && fill(item)));
+    let texts = packed.length ? null : items.map((item) => item.dataset.text);
+    const needTexts = async () => {
+      if (texts === null) texts = (await Promise.all(packed.map((_, i) => unpack(i)))).flat().map((entry) => entry.text);
+    };
+    const within = (item) => {
+      const total = item.dataset.total;
+      return (!least?.value || (total !== "" && Number(total) >= Number(least.value))) &&
+        (!most?.value || (total !== "" && Number(total) <= Number(most.value)));
+    };
+    const apply = async () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      if (words.length) await needTexts();
       let shown = 0;
-      for (const item of items) {
-        const text = item.dataset.text;
-        const fits = words.every((w) => text.includes(w)) &&
+      for (const [i, item] of items.entries()) {
+        const fits = words.every((w) => texts[i].includes(w)) && within(item) &&
           selects.every((s) => !s.value || item.dataset[s.dataset.filter] === s.value);
         item.hidden = !fits; shown += fits;
       }
@@ -61,6 +88,7 @@
     };
     search.addEventListener("input", apply);
     selects.forEach((s) => s.addEventListener("change", apply));
+    [least, most].forEach((s) => s?.addEventListener("input", apply));
     document.querySelector("[data-open]")?.addEventListener("click", () => {
       const shown = items.filter((i) => !i.hidden), open = shown.some((i) => !i.open);
       shown.forEach((i) => { i.open = open; });
