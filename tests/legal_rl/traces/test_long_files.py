@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -59,23 +60,22 @@ def opened(long_page: Path) -> Iterator[Any]:
 
 
 def test_it_can_be_searched_filtered_and_read(opened: Any) -> None:
+    from playwright.sync_api import expect
+
     count = opened.locator("[data-count]")
     assert count.inner_text() == f"{COUNT} of {COUNT}"
     opened.locator("details.traj").nth(3).locator("summary").first.click()
-    opened.wait_for_function("document.querySelectorAll('details.traj')[3].querySelector('.turn') !== null")
+    opened.locator("details.traj").nth(3).locator(".turn").first.wait_for()
     assert "甲罪处罚金" in opened.locator("details.traj").nth(3).inner_text()
     assert opened.locator("details.traj .turn").count() <= 3  # only what was opened is in the page
     opened.fill("[data-search]", "n-04321")
-    opened.wait_for_function("document.querySelector('[data-count]').textContent === '1 of 5000'")
+    expect(count).to_have_text(f"1 of {COUNT}")
     opened.fill("[data-search]", "")
     opened.fill("[data-least]", "0.5")
-    opened.wait_for_function(
-        "!['5000 of 5000', '1 of 5000'].includes(document.querySelector('[data-count]').textContent)"
-    )
+    expect(count).not_to_have_text(re.compile(rf"^({COUNT}|1) of"))
     shown = int(count.inner_text().split()[0])
-    totals = opened.evaluate(
-        "[...document.querySelectorAll('details.traj:not([hidden])')].map((e) => +e.dataset.total)"
-    )
+    visible = "[...document.querySelectorAll('details.traj:not([hidden])')]"
+    totals = opened.evaluate(f"{visible}.map((e) => Number(e.dataset.total))")
     assert len(totals) == shown and 0 < shown < COUNT and min(totals) >= 0.5
     opened.select_option("[data-filter=stop]", "answer")
     assert int(count.inner_text().split()[0]) <= shown
@@ -94,7 +94,7 @@ def test_no_filter_freezes_the_page(opened: Any) -> None:
     assert opened.evaluate("window.longest") < 2000
 
 
-# -- sampler against weights --------------------------------------------------------------------------------------------
+# -- sampler against weights ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -108,7 +108,9 @@ def test_the_gap_is_what_the_weights_say(tmp_path: Path, rollouts: dict[str, lis
     settings = PolicySettings(
         vocab_size=400, layers=1, hidden_size=32, heads=1, kv_heads=1, ffn_size=32, steps=0, minutes=0, threads=1
     )
-    build_policy(settings, ["第一条 罚金"], ["<search>第一条</search>"], tmp_path / "model")
+    build_policy(
+        settings, ["第一条 盗窃公私财物的，处罚金一千元以上。"], ["<search>第一条</search>"], tmp_path / "model"
+    )
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
     ids = (5, 9, 17, 33, 20, 8)
     with torch.inference_mode():
