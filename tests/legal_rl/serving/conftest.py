@@ -101,8 +101,7 @@ def parts(index_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Parts:
 
 
 def memorised(index_dir: Path, out: Path) -> Path:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     from legal_rl.policy_model.build import build_policy
     from legal_rl.policy_model.settings import PolicySettings
@@ -112,12 +111,20 @@ def memorised(index_dir: Path, out: Path) -> Path:
         copying_start=False,
     )  # fmt: skip
     build_policy(settings, TEXTS, [SEARCH, ANSWER, *QUESTIONS], out)
-    tokenizer, model = AutoTokenizer.from_pretrained(out), AutoModelForCausalLM.from_pretrained(out)
-    rows = rollout_rows(index_dir, tokenizer)
+    learn(out, rollout_rows(index_dir, AutoTokenizer.from_pretrained(out)), steps=240)
+    return out
+
+
+def learn(folder: Path, rows: Sequence[tuple[Sequence[int], Sequence[int]]], steps: int) -> None:
+    """Teach a model folder its rows (ids, mask) by heart."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
-    for step in range(240):
+    for step in range(steps):
         ids, mask = rows[step % len(rows)]
         logits = model(input_ids=torch.tensor([ids])).logits[0, :-1]
         labels = torch.where(torch.tensor(mask[1:], dtype=torch.bool), torch.tensor(ids[1:]), -100)
@@ -125,9 +132,27 @@ def memorised(index_dir: Path, out: Path) -> Path:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert loss.item() < 0.05, f"the Lawyer did not learn its way: {loss.item():.3f}"
-    model.save_pretrained(out)
-    return out
+    assert loss.item() < 0.05, f"the rows were not learnt: {loss.item():.3f}"
+    model.save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def rambler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows one sentence and says it again and again, without an end."""
+    from transformers import AutoTokenizer
+
+    from legal_rl.policy_model.build import build_policy
+    from legal_rl.policy_model.settings import PolicySettings
+
+    folder = tmp_path_factory.mktemp("rambler") / "model"
+    settings = PolicySettings(
+        vocab_size=400, layers=2, hidden_size=64, heads=2, kv_heads=2, ffn_size=64, steps=0, minutes=0, threads=1,
+        max_positions=8192, copying_start=False,
+    )  # fmt: skip
+    build_policy(settings, ["第一条 盗窃公私财物的，处罚金一千元以上。"], ["<answer>第一条</answer>"], folder)
+    ids = AutoTokenizer.from_pretrained(folder)("盗窃公私财物的，处罚金。" * 20, add_special_tokens=False)["input_ids"]
+    learn(folder, [(ids, [1] * len(ids))], steps=80)
+    return folder
 
 
 def rollout_rows(index_dir: Path, tokenizer: Any) -> list[tuple[Sequence[int], Sequence[int]]]:

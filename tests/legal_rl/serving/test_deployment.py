@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,13 +25,13 @@ ENDED = (EventType.DONE, EventType.ERROR)
 
 
 @pytest.fixture(scope="module")
-def config(parts: Any) -> ServeConfig:
-    """Two Lawyers, and the same model as a Judge that knows nothing of judging: it writes until its limit."""
+def config(parts: Any, rambler: Path) -> ServeConfig:
+    """Two Lawyers, and a Judge that knows nothing of judging and writes until its limit."""
     settings = parts.settings(limits={"deadline_s": 60, "requests_per_minute": 100_000})
-    engine = settings["lawyer"]["engine"]
     settings["lawyer"] |= {"replicas": 2}
-    model = {"path": settings["lawyer"]["path"], "engine": engine, "num_cpus": 0.1, "chunk_ms": 20}
-    settings["judges"] = {"tiny": {"model": model, "max_tokens": 600, "temperature": 2.0, "evidence_chars": 40}}
+    engine = settings["lawyer"]["engine"] | {"max_model_len": 8192}
+    model = {"path": str(rambler), "engine": engine, "num_cpus": 0.1, "chunk_ms": 20}
+    settings["judges"] = {"tiny": {"model": model, "max_tokens": 7000, "evidence_chars": 40}}
     return ServeConfig.model_validate(settings)
 
 
