@@ -26,6 +26,7 @@ from envs.errors import PolicyError
 from legal_rl.errors import ModelError
 
 _GIB = 2**30
+_FIRST_PIECE_S = 0.1
 _WARM_UP_LOOP_TURNS = 3
 """Event-loop turns given to rollouts after a step: resume, search in process, ask again."""
 
@@ -177,19 +178,22 @@ class LocalEngine:
     ) -> AsyncIterator[Sample]:
         """As `generate`, in pieces: what was sampled in the last `chunk_s` seconds; the last one has a finish reason.
 
+        The first piece comes early, so that a reader sees something; later ones save messages.
+
         Leaving the iterator early, or cancelling it, aborts the generation.
         """
         params = {"max_tokens": max_tokens, "stop_token_ids": list(stop_ids), "temperature": temperature}
         parts: list[Sample] = []
         request = self._submit(prompt_ids, params | more, parts)
-        sent = 0
+        sent, wait_s = 0, min(chunk_s, _FIRST_PIECE_S)
         try:
             while True:
-                await asyncio.wait([request.future], timeout=chunk_s)
+                await asyncio.wait([request.future], timeout=wait_s)
                 done, fresh = request.future.done(), parts[sent:]
                 sent += len(fresh)
                 if fresh:
                     yield _joined(fresh)
+                    wait_s = chunk_s
                 if done:
                     request.future.result()  # raises where the engine failed
                     return

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from datetime import date
@@ -37,6 +38,17 @@ MAX_ONGOING_FACTOR = 4
 """Requests a replica takes per sequence of its engine: the rest waits in vLLM's own queue, where it is batched."""
 
 
+ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0", "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0"}
+"""The application only waits: with Serve's own work on its loop, no event changes threads on its way."""
+SWITCH_S = 0.0005
+"""How long a thread keeps Python's lock while another waits for it, instead of 5 ms: events pass several threads."""
+BUSY = 8
+"""Generations at once up to which pieces are as long as configured; with more, a piece waits longer in proportion: a
+message costs the application as much CPU as a token costs a small engine."""
+CPU_NICENESS = 3
+"""On a CPU the engine steps back behind the processes that carry its tokens; they need little and wait for nothing."""
+
+
 class EngineReplica:
     """One model in one vLLM engine."""
 
@@ -45,6 +57,9 @@ class EngineReplica:
         from legal_rl.serving.engines import LocalTokenEngine
 
         model = ModelSettings.model_validate(settings)
+        sys.setswitchinterval(SWITCH_S)
+        if not model.num_gpus:
+            os.nice(CPU_NICENESS)
         self.engine = LocalEngine(Path(model.path), model.engine)
         await self.engine.__aenter__()
         self.tokens = LocalTokenEngine(self.engine)
@@ -53,7 +68,8 @@ class EngineReplica:
         self, prompt_ids: Sequence[int], options: dict[str, Any], session: str, deadline_s: float
     ) -> AsyncIterator[Piece]:
         """See `engines.TokenEngine`; cancelling the call aborts the generation."""
-        pieces = self.tokens.stream(prompt_ids, options, session, deadline_s)
+        crowd = max(1.0, self.engine.in_work / BUSY)
+        pieces = self.tokens.stream(prompt_ids, options | {"chunk_s": options["chunk_s"] * crowd}, session, deadline_s)
         try:
             async for piece in pieces:
                 yield piece
@@ -117,7 +133,7 @@ def build_application(config: ServeConfig) -> Any:
     deployment = serve.deployment(
         name="Application",
         num_replicas=config.app_replicas,
-        ray_actor_options={"num_cpus": config.app_cpus},
+        ray_actor_options={"num_cpus": config.app_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
         # The app counts and refuses questions itself; Serve only has to pass the requests on.
         max_ongoing_requests=4 * config.limits.max_in_flight,
         graceful_shutdown_timeout_s=config.limits.deadline_s,
@@ -204,6 +220,7 @@ def _http_app(config: ServeConfig) -> FastAPI:
     from retrieval_server.logs import configure_logs
 
     configure_logs("info")
+    sys.setswitchinterval(SWITCH_S)
     app_name = serve.get_replica_context().app_name
     patience = config.environment.tool_timeout_s
     knowledge: Knowledge = (

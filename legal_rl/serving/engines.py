@@ -7,8 +7,10 @@ takes messages or text, tokenises them again for every turn, and has no way to h
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,6 +71,11 @@ class HandleEngine:
 
     def __init__(self, handle: Any, who: str) -> None:
         self.handle, self.who = handle, who
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def stream(
         self, prompt_ids: Sequence[int], options: dict[str, Any], session: str, deadline_s: float
@@ -80,8 +87,11 @@ class HandleEngine:
         pieces, ended = sticky.stream.remote(list(prompt_ids), options, session, deadline_s), False
         try:
             async for piece in pieces:
+                ended = bool(piece.finish_reason)
                 yield piece
-            ended = True
+                if ended:  # The stream's own end is one more message: nobody waits for it.
+                    self._keep(asyncio.create_task(_drained(pieces)))
+                    return
         except RayTaskError as error:
             cause = getattr(error, "cause", None)
             text = str(cause) if isinstance(cause, LegalRLError) else type(cause or error).__name__
@@ -91,3 +101,10 @@ class HandleEngine:
         finally:
             if not ended:
                 pieces.cancel()
+
+
+async def _drained(pieces: Any) -> None:
+    """Take what is left of a stream whose last piece has come; what goes wrong there concerns nobody."""
+    with suppress(Exception):
+        async for _ in pieces:
+            pass
