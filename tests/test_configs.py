@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from legal_rl.cluster.plan import plan
+from legal_rl.cluster.plan import plan_run
 from legal_rl.config import CONFIG_FOLDER, RunConfig, load_config, write_config
 from legal_rl.errors import ConfigError, LegalRLError
 
@@ -15,7 +15,7 @@ NAMES = sorted(path.stem for path in CONFIG_FOLDER.glob("*.yaml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shipped_config_loads_divides_and_fits(name):
     run = load_config(name)
-    assert plan(run.layout, run.grpo.prompts_per_step, run.grpo.group_size, run.grpo.vllm_memory).problems == ()
+    assert plan_run(run).problems == ()
     assert run.name == name
     assert run.grpo.group_size == 8 and run.grpo.kl_coef == 0.08
 

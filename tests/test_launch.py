@@ -21,7 +21,7 @@ from legal_rl.config import CONFIG_FOLDER, load_config
 ROOT = Path(__file__).parent.parent
 LAUNCH = ROOT / "launch"
 SCRIPTS = [*sorted(LAUNCH.glob("*.sh")), LAUNCH / "slurm.sbatch", ROOT / ".ci" / "run"]
-TEXTS = [*SCRIPTS, LAUNCH / "kuberay.yaml", ROOT / "Makefile"]
+TEXTS = [*SCRIPTS, *sorted(LAUNCH.glob("*.yaml")), ROOT / "Makefile"]
 
 
 def words(path: Path) -> str:

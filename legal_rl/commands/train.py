@@ -15,20 +15,29 @@ from legal_rl.errors import ConfigError
 def plan(
     config: ConfigArgument,
     overrides: OverridesArgument = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs of a node, instead of the layout's.")] = None,
+    gpu_memory: Annotated[float | None, typer.Option("--gpu-memory", min=1, help="GiB of each of them.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print who gets which share of which GPU, and check that everything divides and fits.
 
-    Example: legal-rl plan h20_4gpu grpo.prompts_per_step=30
+    What does not is refused, with the nearest overrides that do.
+
+    Examples:
+
+      legal-rl plan h20_4gpu grpo.prompts_per_step=30
+
+      legal-rl plan h20_4gpu --gpus 8 --gpu-memory 80
     """
     from dataclasses import asdict
 
-    from legal_rl.cluster.plan import plan as make_plan
+    from legal_rl.cluster.plan import plan_run
 
     run = load(config, overrides)
-    result = make_plan(run.layout, run.grpo.prompts_per_step, run.grpo.group_size, run.grpo.vllm_memory)
+    result = plan_run(run, gpus, gpu_memory)
     if as_json:
-        print_json({"ok": result.ok, **asdict(result)})
+        shares = [asdict(share) | {"gib": share.gib} for share in result.shares]
+        print_json({"ok": result.ok, **asdict(result), "shares": shares})
     else:
         _print_plan(run.name, result)
     if not result.ok:
@@ -36,16 +45,36 @@ def plan(
 
 
 def _print_plan(name: str, result) -> None:
-    table = Table(title=f"{name}: {result.effective_batch} trajectories a step", title_justify="left")
-    for heading in ("part", "GPU", "GiB per GPU", "what"):
-        table.add_column(heading, justify="right" if heading == "GiB per GPU" else "left")
+    table = Table(title=f"{name}: {result.parameters / 1e9:.2f} billion parameters, GiB per GPU", title_justify="left")
+    columns = ("weights", "optimizer", "gradients", "activations", "kv_cache", "other", "gib")
+    for heading in ("part", "GPU", *columns, "what"):
+        shown = {"gib": "sum", "kv_cache": "KV cache", "optimizer": "Adam"}.get(heading, heading)
+        table.add_column(shown, justify="right" if heading in columns else "left")
     for share in result.shares:
-        table.add_row(share.part, share.gpus, f"{share.gib:.1f}", share.note)
+        cells = [f"{getattr(share, column):.1f}" if getattr(share, column) else "" for column in columns]
+        table.add_row(share.part, share.gpus, *cells, share.note)
     console.print(table)
+    budget = result.budget
+    console.print(
+        f"context: prompt {budget.prompt:,} + response {budget.allowed:,} = {budget.context:,} tokens; a turn with its "
+        f"evidence up to {budget.per_turn:,}, {budget.full_searches} of {budget.turns - 1} such searches fit",
+        highlight=False,
+    )
+    held = f", {result.concurrent_sequences} of them held by one engine" if result.concurrent_sequences else ""
+    console.print(
+        f"a step: {result.effective_batch} trajectories{held}; at most {result.tokens_per_step:,} tokens",
+        highlight=False,
+    )
+    for note in result.notes:
+        console.print(f"[yellow]note:[/] {note}", highlight=False)
     for problem in result.problems:
         console.print(f"[red]refused:[/] {problem}", highlight=False)
     if result.ok:
         console.print("[green]divides and fits[/]")
+    elif result.nearest:
+        console.print(f"[cyan]nearest plan that fits:[/] {' '.join(result.nearest)}", highlight=False)
+    else:
+        console.print("[cyan]no batch, rollout share or micro-batch makes it fit: more GPUs or a smaller model[/]")
 
 
 def sft(config: ConfigArgument, overrides: OverridesArgument = None) -> None:

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +203,7 @@ def train_step(
 
     for group in optimizer.param_groups:
         group["lr"] = group["factor"] * learning_rate(settings, state.step, progress)
-    with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
+    with torch.autocast("cpu", torch.bfloat16, enabled=uses_bfloat16(settings.precision)):
         loss, right = weighted_loss(model, batch)
     optimizer.zero_grad()
     loss.backward()
@@ -211,6 +212,16 @@ def train_step(
     state.loss, state.copy_accuracy = loss.item(), right.item()
     if not math.isfinite(state.loss):
         raise ModelError(f"pretraining: loss is {state.loss} at step {state.step}; lower policy.learning_rate")
+
+
+@cache
+def uses_bfloat16(precision: str) -> bool:
+    """True for `bfloat16`, and for `auto` on a CPU with instructions for it (AVX512-BF16 or AMX)."""
+    import torch
+
+    if precision != "auto":
+        return precision == "bfloat16"
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def after_step(

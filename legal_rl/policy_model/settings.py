@@ -47,8 +47,9 @@ class PolicySettings(BaseModel):
     """Share of law names and repeated passages in the exercises made of words drawn uniformly from the vocabulary;
     statute text alone shows rare words too seldom for their copying to be learnt."""
     beta2: float = Field(default=0.98, gt=0, lt=1)
-    precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Arithmetic of the matrix products while training; weights and optimizer are float32."""
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Arithmetic of the matrix products while training; weights and optimizer are float32. `auto` = bfloat16 where the
+    CPU computes with it, else float32: emulated bfloat16 is several times slower than float32."""
     threads: int = Field(default=0, ge=0)
     """Torch threads; 0 = what the process has."""
     checkpoint_steps: int = Field(default=250, ge=0)
