@@ -46,8 +46,6 @@ _log = logging.getLogger("legal_rl.serving")
 PAGE = Path(__file__).parent / "page"
 PAGE_FILES = {"app.js": "text/javascript", "words.js": "text/javascript", "style.css": "text/css"}
 PING_S = 10
-SEND_TIMEOUT_S = 10.0
-"""A client that takes nothing for this long is gone: its work is cancelled."""
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:"
 
 
@@ -180,7 +178,7 @@ async def _streamed(service: App, request: Request, ask: Ask, write: Writer) -> 
             await events.aclose()  # type: ignore[attr-defined]
             await stack.aclose()
 
-    return EventSourceResponse(body(), ping=PING_S, send_timeout=SEND_TIMEOUT_S)
+    return EventSourceResponse(body(), ping=PING_S, send_timeout=service.config.limits.send_timeout_s)
 
 
 async def _noted(service: App, caller: Caller, ask: Ask) -> AsyncIterator[Event]:
@@ -329,7 +327,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 async def _on_answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnswerError)
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+    again = {"Retry-After": str(request.app.state.app.config.limits.retry_after_s)}
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: again, 503: again}
     return _error(error.status, error.code, str(error), request, headers.get(error.status))
 
 

@@ -68,22 +68,34 @@ class PromptGuard:
 
     def visible(self, text: str) -> str:
         """The text with every copied stretch replaced by ［略］."""
-        return self._masked(text, len(text))
+        return GuardedText(self).fresh(text, finished=True)
 
-    def settled(self, text: str) -> str:
-        """Of a text that still grows: the part that what follows cannot change."""
-        return self._masked(text, max(len(text) - self.run + 1, 0))
+    def copied_at(self, text: str, place: int) -> bool:
+        """Does a copy of a prompt start at this place?"""
+        return text[place : place + self.run] in self._runs
 
-    def _masked(self, text: str, end: int) -> str:
-        hidden = bytearray(len(text))
-        for i in range(len(text) - self.run + 1):
-            if text[i : i + self.run] in self._runs:
-                hidden[i : i + self.run] = b"\1" * self.run
-        pieces, i = [], 0
-        while i < end:
-            j = i
-            while j < end and hidden[j] == hidden[i]:
-                j += 1
-            pieces.append(REMOVED if hidden[i] else text[i:j])
-            i = j
+
+class GuardedText:
+    """A text that grows, given out bit by bit: each character once, and only when what follows cannot change it."""
+
+    def __init__(self, guard: PromptGuard) -> None:
+        self.guard = guard
+        self._at = 0
+        """Characters looked at."""
+        self._hidden_until = 0
+        self._hiding = False
+
+    def fresh(self, text: str, finished: bool = False) -> str:
+        """What may be shown since the last call; `text` is the whole text so far."""
+        pieces: list[str] = []
+        end = len(text) if finished else len(text) - self.guard.run + 1
+        for place in range(self._at, end):
+            if self.guard.copied_at(text, place):
+                self._hidden_until = place + self.guard.run
+            if place >= self._hidden_until:
+                pieces.append(text[place])
+            elif not self._hiding:
+                pieces.append(REMOVED)
+            self._hiding = place < self._hidden_until
+        self._at = max(self._at, end)
         return "".join(pieces)

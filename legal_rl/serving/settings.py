@@ -110,7 +110,10 @@ class LimitSettings(_Section):
     """A request may ask for fewer turns than the environment's, or for more up to this number."""
     deadline_s: float = Field(default=120.0, gt=0)
     """Of one question, all models and searches together; a request may ask for less."""
+    send_timeout_s: float = Field(default=10.0, gt=0)
+    """A client that takes nothing of its stream for this long is gone: its work is cancelled."""
     retry_after_s: int = Field(default=1, ge=1)
+    """What refused callers are told to wait."""
 
 
 class TextSettings(_Section):

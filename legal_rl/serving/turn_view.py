@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from legal_rl.serving.hygiene import PromptGuard
+from legal_rl.serving.hygiene import GuardedText, PromptGuard
 
 _OPEN, _CLOSE = re.compile(r"\s*<think>", re.I), re.compile(r"</think>", re.I)
 _TORN_TAG = re.compile(r"</?[a-z_]{0,14}$", re.I)
@@ -19,8 +19,7 @@ class TurnView:
     """Hands out the growing thought of a turn, or the growing answer of a Judge, each character once."""
 
     def __init__(self, guard: PromptGuard) -> None:
-        self.guard = guard
-        self._shown = 0
+        self._shown = GuardedText(guard)
 
     def thought(self, text: str, finished: bool = False) -> str:
         """New characters of the reasoning in a turn's text so far."""
@@ -29,16 +28,11 @@ class TurnView:
         if opening is None and closing is None:
             return ""  # no thought, or its opening tag was in the prompt and its end has not come
         inner = text[opening.end() if opening else 0 : closing.start() if closing else len(text)]
-        return self._fresh(inner if closing else _TORN_TAG.sub("", inner), finished or closing is not None)
+        return self._shown.fresh(inner if closing else _TORN_TAG.sub("", inner), finished or closing is not None)
 
     def answer(self, text: str, finished: bool = False) -> str:
         """New characters of a Judge's answer: its thoughts are left out."""
-        return self._fresh(judge_answer(text) if finished else _TORN_TAG.sub("", judge_answer(text)), finished)
-
-    def _fresh(self, text: str, finished: bool) -> str:
-        settled = self.guard.visible(text) if finished else self.guard.settled(text)
-        fresh, self._shown = settled[self._shown :], max(self._shown, len(settled))
-        return fresh
+        return self._shown.fresh(judge_answer(text) if finished else _TORN_TAG.sub("", judge_answer(text)), finished)
 
 
 def judge_answer(text: str) -> str:

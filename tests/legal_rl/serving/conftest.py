@@ -181,8 +181,8 @@ def rollout_rows(index_dir: Path, tokenizer: Any) -> list[tuple[Sequence[int], S
 class TextJudge:
     """A Judge that says given texts in turn, in pieces."""
 
-    def __init__(self, *texts: str, room: int = 10**9, pause_s: float = 0.0) -> None:
-        self.texts, self.room, self.pause_s = list(texts), room, pause_s
+    def __init__(self, *texts: str, room: int = 10**9, pause_s: float = 0.0, step: int = 4) -> None:
+        self.texts, self.room, self.pause_s, self.step = list(texts), room, pause_s, step
         self.prompts: list[str] = []
         endpoint = ChatEndpoint(base_url="http://127.0.0.1:9/v1", model="toy")
         self.settings = JudgeSettings(endpoint=endpoint, evidence_chars=200)
@@ -195,7 +195,7 @@ class TextJudge:
         text = self.texts[min(len(self.prompts), len(self.texts)) - 1]
         if text == "!":
             raise PolicyError("toy Judge failed")
-        for end in range(4, len(text) + 4, 4):
+        for end in range(self.step, len(text) + self.step, self.step):
             await asyncio.sleep(self.pause_s)
             yield text[:end]
 

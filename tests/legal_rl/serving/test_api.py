@@ -179,6 +179,29 @@ def test_a_client_that_leaves_ends_the_work_within_two_seconds(
     assert policy.cancelled == 1 and metric(url, "legal_rl_app_in_flight") == 0
 
 
+def test_a_client_that_reads_nothing_is_given_up(serve: Serve, toys: SimpleNamespace) -> None:
+    """Its socket stays open, its buffers are full: after `send_timeout_s` the work is cancelled."""
+    import socket
+
+    judge = toys.Judge("盗窃" * 3_000_000, step=40_000)
+    url = serve(
+        toys.Every(toys.search, toys.answer), judges={"j": judge}, judge="j",
+        limits={"send_timeout_s": 1.0, "deadline_s": 60},
+    )  # fmt: skip
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect((host, int(port)))
+        body = json.dumps({"question": "盗窃？", "stream": True}).encode()
+        head = f"POST /v1/answers HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        lazy.sendall(head.encode() + b"\r\n\r\n" + body)
+        started = time.monotonic()
+        while not metric(url, "legal_rl_app_cancelled_total"):
+            assert time.monotonic() - started < 30, "the work went on"
+            time.sleep(0.1)
+    assert metric(url, "legal_rl_app_in_flight") == 0
+
+
 def test_kept_trajectories_and_logs_hold_no_personal_data(
     serve: Serve, toys: SimpleNamespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

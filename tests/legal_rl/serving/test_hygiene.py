@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from envs.actions import _TAG
 from envs.rendering import evidence_spans
-from legal_rl.serving.hygiene import REMOVED, PromptGuard, clean_question, redact
+from legal_rl.serving.hygiene import REMOVED, GuardedText, PromptGuard, clean_question, redact
 
 PROMPT = "你是一名中国执业律师，请围绕用户的法律问题逐步收集证据，证据足够后给出简短答案。"
 
@@ -60,11 +60,14 @@ def test_copies_of_the_prompt_are_taken_out() -> None:
 @given(
     st.lists(st.sampled_from([PROMPT[:20], PROMPT[10:40], "依据刑法", "。", "第二百六十四条"]), max_size=8), st.data()
 )
-def test_what_has_been_shown_is_never_taken_back(parts: list[str], data: st.DataObject) -> None:
-    guard, text, shown = PromptGuard([PROMPT]), "".join(parts), ""
+def test_a_growing_text_is_shown_once_and_without_copies(parts: list[str], data: st.DataObject) -> None:
+    guard, text = PromptGuard([PROMPT]), "".join(parts)
+    growing, shown = GuardedText(guard), ""
     for end in sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6))):
-        settled = guard.settled(text[:end])
-        assert settled.startswith(shown)
-        shown = settled
-    assert guard.visible(text).startswith(shown)
-    assert not any(text[i : i + 16] in guard.visible(text) for i in range(len(text) - 15) if text[i : i + 16] in PROMPT)
+        shown += growing.fresh(text[:end])
+    shown += growing.fresh(text, finished=True)
+    assert shown == guard.visible(text)
+    copies = {PROMPT[i : i + 16] for i in range(len(PROMPT) - 15)}
+    assert not any(shown[i : i + 16] in copies for i in range(len(shown) - 15))
+    if not any(text[i : i + 16] in copies for i in range(len(text) - 15)):
+        assert shown == text
