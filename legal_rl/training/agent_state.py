@@ -83,11 +83,11 @@ class AgentState:
 
     def count_invalid(self, rollout: Rollout, breakdown: RewardBreakdown, mismatch: bool) -> None:
         """An invalid rollout has no row in the batch, so it is counted in a file of its own."""
-        terms = [term.reason for term in breakdown.terms.values() if not term.valid]
+        failed = {name: term.reason for name, term in breakdown.terms.items() if not term.valid}
         reason = "token_mismatch" if mismatch else rollout.stop_reason.value
-        detail = rollout.error or (terms[0] if terms else "")
+        detail = rollout.error or next(iter(failed.values()), "")
         print(f"[grpo] invalid rollout of {rollout.question.id}: {reason} {detail}", flush=True)
-        entry = {"question": rollout.question.id, "reason": reason, "detail": detail}
+        entry = {"question": rollout.question.id, "reason": reason, "detail": detail, "terms": list(failed)}
         self._append("invalid.jsonl", json.dumps(entry, ensure_ascii=False))
         if rollout.stop_reason is StopReason.RETRIEVAL_ERROR and self._away:
             self._append(STOP_FILE, f"{rollout.error}; the run stopped with its checkpoint kept: start it again")

@@ -91,9 +91,8 @@ def train(job: dict[str, Any]) -> None:
     if settings.agent_workers == 0:
         route_in_this_process()
     tq.init(config.transfer_queue)
-    guard = (settings.max_empty_evidence, settings.empty_evidence_window)
     # verl's registering decorator hides the concrete class from type checkers
-    trainer = LegalTrainer(config, out_dir / "metrics.jsonl", *guard)  # pyright: ignore[reportAbstractUsage]
+    trainer = LegalTrainer(config, out_dir / "metrics.jsonl", settings)  # pyright: ignore[reportAbstractUsage]
     trainer.init()
     trainer.fit(make_agents(trainer, config, settings))
     trainer.logger.finish(exit_code=0)

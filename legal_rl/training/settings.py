@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from legal_rl.training.rails import AlarmSettings
+
 MaskMode = Literal["paper", "assistant"]
 OverrideValue = str | int | float | bool | None | list[Any] | dict[str, Any]
 
@@ -99,6 +101,10 @@ class GrpoSettings(HardwareSettings):
     max_empty_evidence: float = Field(default=0.5, ge=0, le=1)
     """Abort when more than this share of searches found nothing over `empty_evidence_window` steps."""
     empty_evidence_window: int = Field(default=3, ge=1)
+    max_invalid: float = Field(default=0.2, ge=0, le=1)
+    """Abort when more than this share of the rollouts of `invalid_window` steps was lost to outages and judges."""
+    invalid_window: int = Field(default=10, ge=1)
+    alarms: AlarmSettings = Field(default_factory=AlarmSettings)
     retrieval_patience_s: float = Field(default=600.0, ge=0)
     """How long a run waits for a retrieval server that went away before it stops."""
     retrieval_timeout_s: float = Field(default=30.0, gt=0)

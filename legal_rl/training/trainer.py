@@ -2,86 +2,43 @@
 
 from __future__ import annotations
 
-import json
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from legal_rl.training.metrics import MetricsFile, TrainingError, check_finite
+from legal_rl.training.metrics import MetricsFile, check_finite, read_metrics
+from legal_rl.training.rails import (
+    Alarms,
+    EmptyEvidenceGuard,
+    InvalidCounter,
+    InvalidShareGuard,
+    health_metrics,
+    mean_infos,
+)
 from legal_rl.training.replay import OutageError, reward_infos
-
-
-class EmptyEvidenceGuard:
-    """Stops a run whose searches find nothing (decisions, trap 4): a broken service must not go unseen.
-
-    Example: threshold 0.5, window 2: shares 0.9, 0.2 -> fine (mean 0.55 only after both) … raises when the mean of a
-    full window exceeds the threshold.
-    """
-
-    def __init__(self, threshold: float, window: int) -> None:
-        self._threshold = threshold
-        self._shares: deque[float] = deque(maxlen=window)
-
-    def observe(self, searches: float, empty: float, step: int) -> None:
-        """Takes one step's number of searches and of those that came back empty."""
-        if searches <= 0:
-            return
-        self._shares.append(empty / searches)
-        full = len(self._shares) == self._shares.maxlen
-        mean = sum(self._shares) / len(self._shares)
-        if full and mean > self._threshold:
-            raise TrainingError(
-                f"step {step}: {mean:.0%} of the searches of the last {len(self._shares)} steps found nothing; "
-                "check the retrieval server's index (legal-rl retrieve) and start again, the checkpoint is kept"
-            )
-
-
-def mean_infos(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the reward breakdowns of a batch, key by key; every rollout reports the same keys."""
-    if not infos:
-        return {}
-    return {key: float(np.mean([float(info[key]) for info in infos])) for key in infos[0]}
-
-
-class InvalidCounter:
-    """Reads what the agent loops append to `invalid.jsonl`: those rollouts have no row in the batch."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
-
-    def since_last(self) -> dict[str, float]:
-        """New invalid rollouts, and those among them whose tokens were not the sampled ones."""
-        if not self._path.exists():
-            return {"invalid_rollouts": 0.0, "mismatched_rollouts": 0.0}
-        with self._path.open(encoding="utf-8") as file:
-            file.seek(self._offset)
-            reasons = [json.loads(line)["reason"] for line in file.readlines()]
-            self._offset = file.tell()
-        return {
-            "invalid_rollouts": float(len(reasons)),
-            "mismatched_rollouts": float(reasons.count("token_mismatch")),
-        }
+from legal_rl.training.settings import GrpoSettings
 
 
 class LegalTrainer(PPOTrainerSync):
-    """Adds to verl's trainer: `metrics.jsonl`, reward terms as metrics, NaN guard and empty-evidence guard."""
+    """Adds to verl's trainer: `metrics.jsonl`, reward terms and health as metrics, and the rails of `rails`."""
 
-    def __init__(self, config: Any, metrics_path: Path, max_empty: float = 0.5, empty_window: int = 3) -> None:
+    def __init__(self, config: Any, metrics_path: Path, settings: GrpoSettings) -> None:
         super().__init__(config)
         self._metrics_path = metrics_path
-        self._empty_guard = EmptyEvidenceGuard(max_empty, empty_window)
+        self._empty_guard = EmptyEvidenceGuard(settings.max_empty_evidence, settings.empty_evidence_window)
+        self._invalid_guard = InvalidShareGuard(settings.max_invalid, settings.invalid_window)
+        self._alarms = Alarms(settings.alarms)
         self._metrics_file: MetricsFile | None = None
         self._invalid = InvalidCounter(metrics_path.with_name("invalid.jsonl"))
 
     def on_train_begin(self) -> None:
         """`global_steps` is already the first step to train."""
         self._metrics_file = MetricsFile(self._metrics_path, resume_step=self.global_steps - 1)
+        for row in read_metrics(self._metrics_path):  # of a resumed run: what is normal was seen before
+            self._alarms.observe(row, int(row["step"]), say=lambda text: None)
         print(f"[grpo] steps {self.global_steps}..{self.total_training_steps}", flush=True)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
@@ -106,17 +63,16 @@ class LegalTrainer(PPOTrainerSync):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         infos = self._reward_infos(batch)
+        lost = self._invalid.since_last()
         metrics.update(mean_infos(infos))
-        metrics.update(self._invalid.since_last())
-        # mismatched rollouts never reach the batch, so their share is of all that were valid otherwise
-        mismatched = metrics["mismatched_rollouts"]
-        metrics["token_mismatch"] = mismatched / max(1.0, mismatched + len(infos))
+        metrics.update(health_metrics(infos, lost))
+        metrics.update(self._alarms.observe(metrics, global_steps, say=lambda text: print(text, flush=True)))
         assert self._metrics_file is not None
         self._metrics_file.append(global_steps, metrics)
         check_finite(metrics, global_steps)
         searches = sum(float(info.get("num_searches", 0.0)) for info in infos)
-        empty = sum(float(info.get("num_empty_searches", 0.0)) for info in infos)
-        self._empty_guard.observe(searches, empty, global_steps)
+        self._empty_guard.observe(searches, searches * metrics["empty_evidence"], global_steps)
+        self._invalid_guard.observe(len(infos), Counter(entry["reason"] for entry in lost), global_steps)
 
     def _reward_infos(self, batch: Any) -> list[dict[str, float]]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
