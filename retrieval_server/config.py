@@ -35,6 +35,10 @@ class LLMConfig(_Settings):
     deadline_s: float = Field(default=30.0, gt=0)
     """Of one call with all its retries."""
     max_concurrency: int = Field(default=32, ge=1)
+    circuit_failures: int = Field(default=5, ge=0)
+    """Calls in a row that find the endpoint away before it is left alone; 0 = it is asked every time."""
+    circuit_open_s: float = Field(default=10.0, gt=0)
+    """How long it is left alone before one call may try."""
     disable_thinking: bool = True
     """Sends `chat_template_kwargs: {enable_thinking: false}` (Qwen3 on vLLM); False for vendors that refuse it."""
     extra_body: dict[str, object] = Field(default_factory=dict)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retrieval_server.chat import first_choice, make_client
+from retrieval_server.circuit import Circuit, CircuitOpenError
 from retrieval_server.config import LLMConfig
 from retrieval_server.errors import AssistantError
 from retrieval_server.loops import PerLoop
@@ -33,13 +34,15 @@ class ChatModel:
 
     Raises (from `complete_json`):
         PromptTooLongError: the endpoint refused the prompt for its length.
+        CircuitOpenError: the endpoint has failed several times in a row and is left alone for a while.
         AssistantError: no answer before the deadline, a refusal, or an answer that is not the JSON asked for.
     """
 
     def __init__(self, config: LLMConfig) -> None:
         self.config = config
         self.calls: dict[str, int] = {}
-        """Counts by outcome (`ok`, `retry`, `error`), for metrics."""
+        """Counts by outcome (`ok`, `retry`, `error`, `open`), for metrics."""
+        self.circuit = Circuit(config.circuit_failures, config.circuit_open_s)
         self._client: PerLoop[openai.AsyncOpenAI] = PerLoop(
             partial(make_client, config.base_url, config.api_key_env, config.request_timeout_s)
         )
@@ -49,6 +52,11 @@ class ChatModel:
         self, messages: list[dict[str, str]], schema: dict[str, Any], name: str, max_tokens: int
     ) -> Any:
         """Ask once with `response_format: json_schema` and return the parsed answer."""
+        try:
+            self.circuit.check()
+        except CircuitOpenError as error:
+            self._count("open")
+            raise CircuitOpenError(f"Assistant LLM {self.config.model} is {error}") from None
         self._client.get()  # The first use imports the library: a second that is not the endpoint's.
         try:
             async with asyncio.timeout(self.config.deadline_s):
@@ -57,6 +65,7 @@ class ChatModel:
             answer = _parse(text, self.config.model)
         except TimeoutError as error:
             self._count("error")
+            self.circuit.failed()
             raise AssistantError(
                 f"Assistant LLM {self.config.model} gave no answer within {self.config.deadline_s:.1f} s"
             ) from error
@@ -64,6 +73,7 @@ class ChatModel:
             self._count("error")
             raise
         self._count("ok")
+        self.circuit.succeeded()
         return answer
 
     async def aclose(self) -> None:
@@ -97,6 +107,8 @@ class ChatModel:
             kind = PromptTooLongError if _TOO_LONG.search(str(error)) else AssistantError
             raise kind(f"Assistant LLM {self.config.model} refused the request: {_one_line(error)}") from error
         except openai.OpenAIError as error:
+            if isinstance(error, passing):
+                self.circuit.failed()
             raise AssistantError(
                 f"Assistant LLM {self.config.model} at {self.config.base_url} failed: {_one_line(error)}"
             ) from error

@@ -50,7 +50,7 @@ class ServiceMetrics:
             Gauge(name, text, registry=self.registry).set_function(read)
         if llm := assistant.llm:
             calls = Gauge("legal_rl_llm_calls", "Calls of the Assistant LLM.", ["outcome"], registry=self.registry)
-            for outcome in ("ok", "retry", "error"):
+            for outcome in ("ok", "retry", "error", "open"):
                 calls.labels(outcome).set_function(lambda outcome=outcome: llm.calls.get(outcome, 0))
 
     def observe(self, queries: Sequence[SearchQuery], results: Sequence[SearchResult]) -> None:
