@@ -16,11 +16,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from legal_rl.errors import ModelError
 from legal_rl.serving.engines import Piece
 from legal_rl.serving.settings import LAWYER_AS_JUDGE, ModelSettings, RetrievalSettings, ServeConfig, load_serve_config
 
@@ -262,6 +264,7 @@ def deploy(config: ServeConfig) -> str:
     Raises:
         PortError: the port is in use on this machine.
         ModelError, IndexStateError: a model folder or an index is missing, before anything is started.
+        ModelError: a replica does not start, or the cluster has no room for it within `ready_timeout_s`.
         RetrievalError: not ready after `ready_timeout_s`.
     """
     from ray import serve
@@ -277,11 +280,40 @@ def deploy(config: ServeConfig) -> str:
         port = listener.getsockname()[1]
         listener.close()
         serve.start(http_options={"host": config.host, "port": port})
-    serve.run(build_application(config), name=APP_NAME, route_prefix="/", blocking=False)
+    target = serve.RunTarget(build_application(config), name=APP_NAME, route_prefix="/")
+    serve.run_many([target], wait_for_applications_running=False)
+    _wait_running(config.ready_timeout_s)
     reachable = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host
     url = f"http://{reachable}:{_proxy_port()}"
     run_sync(lambda: AssistantClient(url).wait_ready(config.ready_timeout_s))
     return url
+
+
+def _wait_running(timeout_s: float) -> None:
+    """Until Serve says running; what keeps a replica from starting becomes one line instead of a wait without end."""
+    from ray import serve
+
+    deadline = time.monotonic() + timeout_s
+    while True:
+        app = serve.status().applications[APP_NAME]
+        if app.status == "RUNNING":
+            return
+        told = {name: deployment.message for name, deployment in app.deployments.items() if deployment.message}
+        if app.status == "DEPLOY_FAILED":
+            raise ModelError(f"the application does not start: {_cause(told, app.message)}")
+        if time.monotonic() > deadline:
+            raise ModelError(f"the application is not running after {timeout_s:g} s: {_cause(told, app.message)}")
+        time.sleep(0.5)
+
+
+def _cause(told: dict[str, str], message: str) -> str:
+    """The last error in what Serve tells of the deployments, with the deployment's name."""
+    for name, text in told.items():
+        lines = [line.strip() for line in text.splitlines() if "Error: " in line or "Exception: " in line]
+        if lines:
+            return f"{name}: {lines[-1].rpartition('Error: ')[2]}"
+    waiting = "; ".join(f"{name}: {' '.join(text.split())[:300]}" for name, text in told.items())
+    return waiting or " ".join(message.split())[:300] or "no reason given; see `serve status`"
 
 
 def _proxy_port() -> int:

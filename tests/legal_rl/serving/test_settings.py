@@ -148,3 +148,14 @@ async def test_a_replica_whose_engine_failed_is_unhealthy() -> None:
     replica.engine.failed = "vLLM engine failed: out of memory"
     with pytest.raises(RuntimeError, match="out of memory"):
         await replica.check_health()
+
+
+def test_what_keeps_it_from_starting_is_one_line() -> None:
+    from legal_rl.serving.deployment import _cause
+
+    traceback = (
+        "Traceback (most recent call last):\n  File x\nlegal_rl.errors.ModelError: vLLM cannot load m: no room\n"
+    )
+    assert _cause({"Lawyer": traceback}, "") == "Lawyer: vLLM cannot load m: x"
+    assert "Lawyer: waiting for 2 GPUs" in _cause({"Lawyer": "waiting for 2\nGPUs"}, "")
+    assert _cause({}, "") == "no reason given; see `serve status`"
