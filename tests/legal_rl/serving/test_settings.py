@@ -153,9 +153,7 @@ async def test_a_replica_whose_engine_failed_is_unhealthy() -> None:
 def test_what_keeps_it_from_starting_is_one_line() -> None:
     from legal_rl.serving.deployment import _cause
 
-    traceback = (
-        "Traceback (most recent call last):\n  File x\nlegal_rl.errors.ModelError: vLLM cannot load m: no room\n"
-    )
+    traceback = "Traceback (most recent call last):\n  File x\nlegal_rl.errors.ModelError: vLLM cannot load m: x\n"
     assert _cause({"Lawyer": traceback}, "") == "Lawyer: vLLM cannot load m: x"
     assert "Lawyer: waiting for 2 GPUs" in _cause({"Lawyer": "waiting for 2\nGPUs"}, "")
     assert _cause({}, "") == "no reason given; see `serve status`"
