@@ -40,8 +40,6 @@ MAX_ONGOING_FACTOR = 4
 """Requests a replica takes per sequence of its engine: the rest waits in vLLM's own queue, where it is batched."""
 
 
-ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0", "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0"}
-"""The application only waits: with Serve's own work on its loop, no event changes threads on its way."""
 SWITCH_S = 0.0005
 """How long a thread keeps Python's lock while another waits for it, instead of 5 ms: events pass several threads."""
 BUSY = 8
@@ -60,6 +58,9 @@ class EngineReplica:
 
         model = ModelSettings.model_validate(settings)
         sys.setswitchinterval(SWITCH_S)
+        # Ray gives a replica with less than one CPU a single OpenMP thread whatever the settings say. It is set here,
+        # before torch is imported, and not in a runtime environment: Ray does not start those below a path with blanks.
+        os.environ["OMP_NUM_THREADS"] = str(model.engine.threads or len(os.sched_getaffinity(0)))
         if not model.num_gpus:
             os.nice(CPU_NICENESS)
         self.engine = LocalEngine(Path(model.path), model.engine)
@@ -135,7 +136,7 @@ def build_application(config: ServeConfig) -> Any:
     deployment = serve.deployment(
         name="Application",
         num_replicas=config.app_replicas,
-        ray_actor_options={"num_cpus": config.app_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+        ray_actor_options={"num_cpus": config.app_cpus},
         # The app counts and refuses questions itself; Serve only has to pass the requests on.
         max_ongoing_requests=4 * config.limits.max_in_flight,
         graceful_shutdown_timeout_s=config.limits.deadline_s,
@@ -163,19 +164,13 @@ def _engine(name: str, model: ModelSettings) -> Any:
     from ray import serve
     from ray.serve.config import RequestRouterConfig
 
-    threads = str(model.engine.threads or len(os.sched_getaffinity(0)))
-    quiet = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     scaling: dict[str, Any] = {"num_replicas": model.replicas}
     if model.max_replicas > model.replicas:
         bounds = {"min_replicas": model.replicas, "max_replicas": model.max_replicas}
         scaling = {"autoscaling_config": bounds | {"target_ongoing_requests": model.target_ongoing}}
     deployment = serve.deployment(
         name=deployment_name(name),
-        ray_actor_options={
-            "num_cpus": model.num_cpus, "num_gpus": model.num_gpus,
-            # Ray would give a replica with less than one CPU a single OpenMP thread whatever the settings say.
-            "runtime_env": {"env_vars": {"OMP_NUM_THREADS": threads, **quiet}},
-        },
+        ray_actor_options={"num_cpus": model.num_cpus, "num_gpus": model.num_gpus},
         max_ongoing_requests=MAX_ONGOING_FACTOR * model.engine.max_num_seqs,
         request_router_config=RequestRouterConfig(request_router_class=STICKY_ROUTER),  # type: ignore[arg-type]
         health_check_period_s=5,
