@@ -26,6 +26,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from pydantic import ConfigDict, Field
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from envs.records import RolloutWriter
 from legal_rl.serving.access import Caller, Gate
@@ -176,9 +177,22 @@ async def _streamed(service: App, request: Request, ask: Ask, write: Writer) -> 
                 yield message
         finally:
             await events.aclose()  # type: ignore[attr-defined]
-            await stack.aclose()
 
-    return EventSourceResponse(body(), ping=PING_S, send_timeout=service.config.limits.send_timeout_s)
+    return _Stream(body(), stack, ping=PING_S, send_timeout=service.config.limits.send_timeout_s)
+
+
+class _Stream(EventSourceResponse):
+    """Gives the question's place back however the response ends, also when its body was never begun."""
+
+    def __init__(self, body: AsyncIterator[dict[str, str]], place: AsyncExitStack, **options: Any) -> None:
+        super().__init__(body, **options)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._place.aclose()
 
 
 async def _noted(service: App, caller: Caller, ask: Ask) -> AsyncIterator[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -20,6 +21,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from envs.records import read_rollouts
 from legal_rl.serving.access import add_key
 from legal_rl.serving.answer import NOTICES
+from legal_rl.serving.answerer import Answerer
+from legal_rl.serving.api import create_app
 
 Serve = Callable[..., str]
 MESSAGES: Any = [{"role": "user", "content": "盗窃怎么量刑？"}]
@@ -177,6 +180,30 @@ def test_a_client_that_leaves_ends_the_work_within_two_seconds(
         assert time.monotonic() - left < 2.0, "the work went on"
         time.sleep(0.02)
     assert policy.cancelled == 1 and metric(url, "legal_rl_app_in_flight") == 0
+
+
+async def test_a_client_that_is_gone_before_the_first_byte_leaves_no_place_taken(
+    answerer_of: Callable[..., Answerer], toys: SimpleNamespace
+) -> None:
+    answerer = answerer_of(toys.Every(toys.search, toys.answer))
+    app = create_app(answerer, answerer.config)
+    body = json.dumps({"question": "盗窃？", "stream": True}).encode()
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/answers", "raw_path": b"/v1/answers", "query_string": b"",
+        "headers": [(b"content-type", b"application/json")], "client": ("1.2.3.4", 5), "server": ("x", 80),
+        "scheme": "http", "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise OSError("connection lost")
+
+    with contextlib.suppress(Exception):
+        await app(scope, receive, send)
+    assert app.state.app.gate.in_flight == 0
 
 
 def test_a_client_that_reads_nothing_is_given_up(serve: Serve, toys: SimpleNamespace) -> None:
