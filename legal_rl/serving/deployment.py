@@ -346,10 +346,11 @@ def serve_app(config: ServeConfig) -> None:
     check_parts(config)
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    stop = threading.Event()
-    handlers = {sig: signal.signal(sig, lambda *_: stop.set()) for sig in (signal.SIGTERM, signal.SIGINT)}
+    handlers: dict[signal.Signals, Any] = {}
     try:
         url = deploy(config)
+        stop = threading.Event()  # From here on a signal lets questions in work end; before, it ends the start.
+        handlers = {sig: signal.signal(sig, lambda *_: stop.set()) for sig in (signal.SIGTERM, signal.SIGINT)}
         print(f"{config.model_id} listening on {url} (pid {os.getpid()}); the page is at {url}/", flush=True)
         while not stop.wait(1.0):  # Short waits: a wait without end would not let the signal handler run.
             pass
