@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,15 +133,24 @@ def serve_replicas(
     open_index(index_dir)
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
+    try:
+        url = deploy(index_dir, config, service, host, port, replicas, num_cpus, num_gpus)
+        with signalled() as stop:
+            print(f"Legal Assistant listening on {url} ({replicas} replicas, pid {os.getpid()})", flush=True)
+            while not stop.wait(1.0):  # Short waits: a wait without end would not let the signal handler run.
+                pass
+            serve.delete(APP_NAME)
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def signalled() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set inside the block; outside it they end the process, a slow start included."""
     stop = threading.Event()
     handlers = {sig: signal.signal(sig, lambda *_: stop.set()) for sig in (signal.SIGTERM, signal.SIGINT)}
     try:
-        url = deploy(index_dir, config, service, host, port, replicas, num_cpus, num_gpus)
-        print(f"Legal Assistant listening on {url} ({replicas} replicas, pid {os.getpid()})", flush=True)
-        while not stop.wait(1.0):  # Short waits: a wait without end would not let the signal handler run.
-            pass
-        serve.delete(APP_NAME)
+        yield stop
     finally:
         for sig, handler in handlers.items():
             signal.signal(sig, handler)
-        ray.shutdown()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from envs.records import rollout_to_dict
@@ -75,7 +75,6 @@ class Answer:
     texts: TextSettings
     total_s: float
     first_event_s: float = 0.0
-    more_usage: dict[str, int] = field(default_factory=dict)
 
     @property
     def disclaimer(self) -> str:

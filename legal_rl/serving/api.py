@@ -32,7 +32,7 @@ from envs.records import RolloutWriter
 from legal_rl.serving.access import Caller, Gate
 from legal_rl.serving.answer import Answer
 from legal_rl.serving.answerer import Answerer, Ask
-from legal_rl.serving.events import AnswerError, Event, EventType
+from legal_rl.serving.events import AnswerError, Event
 from legal_rl.serving.hygiene import redact
 from legal_rl.serving.kept import redacted_rollout
 from legal_rl.serving.knowledge import ArticleNotFoundError
@@ -349,6 +349,3 @@ async def _on_answer_error(request: Request, error: Exception) -> Response:
 async def _on_failure(request: Request, error: Exception) -> Response:
     _log.exception("internal error")
     return _error(500, "internal_error", f"internal error ({type(error).__name__})", request)
-
-
-__all__ = ["App", "EventType", "create_app"]

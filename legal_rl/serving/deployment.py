@@ -13,9 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import date
@@ -343,19 +341,17 @@ def serve_app(config: ServeConfig) -> None:
     import ray
     from ray import serve
 
+    from retrieval_server.deployment import signalled
+
     check_parts(config)
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    handlers: dict[signal.Signals, Any] = {}
     try:
         url = deploy(config)
-        stop = threading.Event()  # From here on a signal lets questions in work end; before, it ends the start.
-        handlers = {sig: signal.signal(sig, lambda *_: stop.set()) for sig in (signal.SIGTERM, signal.SIGINT)}
-        print(f"{config.model_id} listening on {url} (pid {os.getpid()}); the page is at {url}/", flush=True)
-        while not stop.wait(1.0):  # Short waits: a wait without end would not let the signal handler run.
-            pass
-        serve.delete(APP_NAME)
+        with signalled() as stop:
+            print(f"{config.model_id} listening on {url} (pid {os.getpid()}); the page is at {url}/", flush=True)
+            while not stop.wait(1.0):
+                pass
+            serve.delete(APP_NAME)
     finally:
-        for sig, handler in handlers.items():
-            signal.signal(sig, handler)
         ray.shutdown()
